@@ -1,0 +1,247 @@
+"""Every plug-in as a Protocol: none needs a base class.
+
+Parameters are positional, so that users' own names for them are theirs.
+"""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agentdescent.core.diff import Diff, Dropped, State
+from agentdescent.core.evidence import EvidenceCard
+from agentdescent.core.leash import Leash
+from agentdescent.core.outcomes import MergeReport
+from agentdescent.core.task import Task
+
+if TYPE_CHECKING:
+    from agentdescent.core.artifact import Contract
+
+
+class Reward(Protocol):
+    """Scores an output: a number in [0, 1]. May be a coroutine function."""
+
+    def __call__(self, task: Task, output: Any, /) -> Any: ...
+
+
+class Run(Protocol):
+    """Works on a task with the rendered artifact. May be a coroutine function."""
+
+    def __call__(self, rendered: str, task: Task, /) -> Any: ...
+
+
+class Propose(Protocol):
+    """Says what to change after a rollout: text, or None. May be a coroutine function."""
+
+    def __call__(self, rendered: str, task: Task, output: Any, reward: float, /) -> Any: ...
+
+
+class Agent(Protocol):
+    """An actor with both halves."""
+
+    def solve(self, rendered: str, task: Task, /) -> Any:
+        """Work on `task` with the rendered artifact."""
+        ...
+
+    def propose(self, rendered: str, task: Task, output: Any, reward: float, /) -> Any:
+        """Say what to change, or None."""
+        ...
+
+
+class Strategy(Protocol):
+    """What the artifact is, and how a proposal becomes a diff."""
+
+    def initial(self) -> State:
+        """The state of a new artifact."""
+        ...
+
+    def render(self, state: State, /) -> str:
+        """The text for `run`; equal texts are one artifact to the evaluation memo."""
+        ...
+
+    def to_diff(
+        self, state: State, proposal: str, author: str, base_version: int, target: str, /
+    ) -> Diff | Dropped | None:
+        """The edit that `proposal` asks for; None if it changes nothing."""
+        ...
+
+
+class TaskSampler(Protocol):
+    """Chooses which task of its share a worker rolls out next."""
+
+    def pick(self, keys: Sequence[str], round_index: int, /) -> str | Awaitable[str]:
+        """One of `keys`, which are task ids."""
+        ...
+
+    def record(self, task_id: str, score: float, /) -> object:
+        """Learn the reward of one finished rollout."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnit:
+    """What one worker may work on in one round.
+
+    Attributes:
+        worker: Whose it is, from 0.
+        keys: Ids of training tasks; the sampler picks one.
+        stage: For pipelines.
+        section: The section of the artifact that its diffs may touch; None for all.
+    """
+
+    worker: int
+    keys: Sequence[str]
+    stage: int = 0
+    section: int | None = None
+
+
+class ParallelStrategy(Protocol):
+    """Divides a round's tasks among the workers."""
+
+    @property
+    def name(self) -> str:
+        """A short name for logs."""
+        ...
+
+    def plan(
+        self, n_workers: int, round_index: int, keys: Sequence[str], /
+    ) -> Sequence[WorkUnit] | Awaitable[Sequence[WorkUnit]]:
+        """The units of one round; `keys` are all training task ids."""
+        ...
+
+
+class StaleAction(StrEnum):
+    """What to do with a diff made against an older version."""
+
+    ACCEPT = "accept"
+    REBASE = "rebase"
+    DISCARD = "discard"
+
+
+class StalenessPolicy(Protocol):
+    """Judges how far a diff may lag behind the head."""
+
+    @property
+    def name(self) -> str:
+        """A short name for logs."""
+        ...
+
+    def decide(self, eta: int, alpha: int, contract_breaking: bool, /) -> StaleAction:  # noqa: FBT001
+        """Judge a diff that lags `eta` commits where `alpha` are tolerated."""
+        ...
+
+
+class AggregatorProtocol(Protocol):
+    """The optimizer: takes evidence in, decides what to commit. `def` or `async def`."""
+
+    def ingest(self, card: EvidenceCard, /) -> Awaitable[None] | None:
+        """File one card."""
+        ...
+
+    def step(self) -> Sequence[MergeReport] | Awaitable[Sequence[MergeReport]]:
+        """Merge what is due and report each merge."""
+        ...
+
+
+class AggregatorFactory(Protocol):
+    """Builds an aggregator for one run; called positionally."""
+
+    def __call__(
+        self, ledger: Any, verifier: Any, audit: Any, config: Any, staleness_policy: Any, /
+    ) -> Any: ...
+
+
+class Door(Protocol):
+    """A user's callable behind the executor: always awaited, whatever it is."""
+
+    async def __call__(self, *args: Any, leash: Leash | None = None) -> Any: ...
+
+
+class Scores(Protocol):
+    """What the engine needs of the evaluation pool."""
+
+    async def values(self, rendered: str, tasks: Sequence[Task], /) -> Sequence[float]:
+        """The reward of each of `tasks`, memoised.
+
+        Raises:
+            EvaluationFailed: If one could not be scored after its retries.
+        """
+        ...
+
+    def known(self, rendered: str, tasks: Sequence[Task], /) -> tuple[float, ...] | None:
+        """The same from memory alone; None unless every value is there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One artifact as a ledger holds it."""
+
+    artifact_id: str
+    state: State
+    version: int
+    blast_radius: float
+    contract: "Contract"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """What a commit says about itself.
+
+    Attributes:
+        subject: E.g. "merge w2:7 + w0:7"; the ledger completes it with artifact, versions and
+            rewards. "" gives "update".
+        body: Free text for people.
+        category: A `MergeOutcome` value, or "".
+        round: The round or sweep.
+        reward: Held-out reward (before, after).
+    """
+
+    subject: str = ""
+    body: str = ""
+    category: str = ""
+    round: int | None = None
+    reward: tuple[float, float] | None = None
+
+
+class LedgerStore(Protocol):
+    """A repository of artifacts with the branches `dev` and `stable`."""
+
+    async def open(self) -> None:
+        """Create or open the repository; called once, before anything else."""
+        ...
+
+    async def read(self, branch: str = "dev") -> Mapping[str, Stored]:
+        """Every artifact on the tip of `branch`, by id."""
+        ...
+
+    async def register(self, entry: Stored) -> Stored:
+        """Add `entry` at version 1 on both branches unless it is there; return what is there."""
+        ...
+
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        """Hold the write lock; waiting for it can be cancelled."""
+        ...
+
+    async def commit(self, entry: Stored, base: int, note: CommitNote) -> tuple[str, int]:
+        """Replace the artifact's state on `dev`, under `locked()`; return (commit id, version).
+
+        `entry.version` is ignored; the new version is `base` + 1.
+
+        Raises:
+            CASConflict: If the artifact's version on `dev` is not `base`.
+        """
+        ...
+
+    async def promote(self, artifact_id: str) -> int | None:
+        """Copy the artifact from `dev` to `stable`; its new version there, None if unknown."""
+        ...
+
+    async def log(self, branch: str = "dev", limit: int = 20) -> list[str]:
+        """`"<7 hex> <subject>"` of the newest commits, newest first."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; later calls raise LedgerClosed. May be called again."""
+        ...

@@ -1,0 +1,251 @@
+"""Every error this package raises, and which home each has.
+
+* AgentDescentError
+    * ContractError                 the caller's code broke a promise: raised at once
+        * RewardContractError       a reward is not a finite number in [0, 1] (also ValueError)
+        * ProposalContractError     `propose` returned something else than text or None (TypeError)
+        * AggregatorContractError   `step` returned something else than merge reports (TypeError)
+        * GovernanceError           a frozen artifact was about to change
+        * ContractRejected          an artifact's contract differs from the registered one
+        * PluginError               a strategy, sampler, plan or aggregator has a bug
+    * BackendError                  a model, tool or network failed: retried, absorbed, reported
+        * EvaluationFailed          a held-out task could not be scored, original as `__cause__`
+    * LedgerError                   the git store failed: the run ends, the artifact is kept
+        * CASConflict               another writer was first; the evidence is filed again
+        * LedgerBusy                the lock could not be had in time; worth another try
+        * LedgerFull                no space is left
+        * LedgerReadOnly            the store cannot be written
+        * LedgerPermission          the store belongs to somebody else
+        * LedgerDamaged             nothing intact was found
+        * LedgerRefused             the path is not a ledger, or a newer one
+        * LedgerClosed              used after `close()`
+        * GitError                  any other failure of git
+    * RunningLoopError              `evolve` was called from a running event loop
+* EvolutionInterrupted              Ctrl-C in `evolve`; a KeyboardInterrupt with the partial result
+
+`classify` is the only place that decides which home an error has.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class AgentDescentError(Exception):
+    """Base of every error this package raises."""
+
+
+class ContractError(AgentDescentError):
+    """The caller broke a contract; the run is meaningless, so it stops."""
+
+    partial_result: Any = None
+    """What the run had when it stopped, if anything was committed before; else None."""
+
+
+class RewardContractError(ContractError, ValueError):
+    """A reward is not a finite number in [0, 1]."""
+
+
+class ProposalContractError(ContractError, TypeError):
+    """`propose` returned something that is neither text nor None."""
+
+
+class AggregatorContractError(ContractError, TypeError):
+    """A custom aggregator's `step` returned something else than a list of merge reports."""
+
+
+class GovernanceError(ContractError):
+    """A frozen artifact was named or about to be changed."""
+
+
+class ContractRejected(ContractError):
+    """A commit carries another contract than the one its artifact was registered with."""
+
+
+class PluginError(ContractError):
+    """A strategy, sampler, plan or aggregator raised; the original error is `__cause__`."""
+
+
+class BackendError(AgentDescentError, RuntimeError):
+    """A model, tool or network failed.
+
+    `attempts_made` is set by a layer that has already retried; nobody retries it again.
+    """
+
+    attempts_made: int | None = None
+
+
+class EvaluationFailed(BackendError):
+    """A task could not be scored after its retries; the original error is `__cause__`."""
+
+    def __init__(self, task_id: str, cause: BaseException) -> None:
+        super().__init__(f"task {task_id!r} could not be scored: {describe(cause)}")
+        self.task_id = task_id
+        self.__cause__ = cause
+
+
+class LedgerError(AgentDescentError, RuntimeError):
+    """The git store failed.
+
+    Attributes:
+        operation: What was being done, e.g. "commit".
+        repo_path: The repository, or None when there is none.
+        hint: What to do about it, or "".
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str = "",
+        repo_path: str | None = None,
+        hint: str = "",
+    ) -> None:
+        where = f" in git repository {repo_path}" if repo_path else " in the git ledger"
+        what = f"{operation} failed{where}: {message}" if operation else message
+        super().__init__(f"{what}; {hint}" if hint else what)
+        self.operation = operation
+        self.repo_path = repo_path
+        self.hint = hint
+
+
+class CASConflict(LedgerError):
+    """Another writer moved the artifact first; the evidence is filed again."""
+
+
+class LedgerBusy(LedgerError):
+    """The ledger stayed locked for longer than the lock timeout."""
+
+
+class LedgerFull(LedgerError):
+    """The file system of the ledger has no space left."""
+
+
+class LedgerReadOnly(LedgerError):
+    """The ledger cannot be written."""
+
+
+class LedgerPermission(LedgerError):
+    """The ledger belongs to another user or may not be accessed."""
+
+
+class LedgerDamaged(LedgerError):
+    """The ledger holds nothing intact to go on from."""
+
+
+class LedgerRefused(LedgerError):
+    """The path is not a ledger of ours, or one of a newer format; nothing was touched."""
+
+
+class LedgerClosed(LedgerError):
+    """The ledger was used after it had been closed."""
+
+
+class GitError(LedgerError):
+    """Any other failure of git."""
+
+
+LedgerFailure = LedgerError
+
+
+class RunningLoopError(AgentDescentError, RuntimeError):
+    """`evolve` was called where an event loop is already running."""
+
+
+class EvolutionInterrupted(KeyboardInterrupt):  # noqa: N818 - it is an interrupt, not an error
+    """Ctrl-C ended `evolve`; `result` holds what it had reached."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__("evolve() was interrupted; the partial result is in .result")
+        self.result = result
+
+
+class FailureKind(StrEnum):
+    """The three homes of a failure."""
+
+    CONTRACT = "contract"
+    LEDGER = "ledger"
+    BACKEND = "backend"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error together with its home."""
+
+    kind: FailureKind
+    error: Exception
+
+
+def classify(error: Exception) -> Failure:
+    """Decide, in the one place that does, what kind of failure `error` is."""
+    match error:
+        case ContractError():
+            return Failure(FailureKind.CONTRACT, error)
+        case LedgerError():
+            return Failure(FailureKind.LEDGER, error)
+        case _:
+            return Failure(FailureKind.BACKEND, error)
+
+
+_BUGS = (
+    TypeError,
+    AttributeError,
+    NameError,
+    LookupError,
+    AssertionError,
+    NotImplementedError,
+    ArithmeticError,
+    ValueError,
+)
+
+
+def is_plugin_bug(error: Exception) -> bool:
+    """True when an aggregator that raised `error` is broken rather than unlucky.
+
+    An OSError, a timeout, a failed evaluation and any class we do not know are worth another try.
+    """
+    return isinstance(error, _BUGS) and not isinstance(error, AgentDescentError | OSError)
+
+
+def describe(error: BaseException) -> str:
+    """The form in which results report an error: `<Type>: <message>`.
+
+    A failed evaluation is described by what the caller's code raised.
+    """
+    cause = error.__cause__ if isinstance(error, EvaluationFailed) else None
+    return describe(cause) if cause is not None else f"{type(error).__name__}: {error}"
+
+
+def unwrap(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error a caller should see of a group: its only one, or the gravest.
+
+    Contract errors come before ledger errors, those before all others.
+    """
+    leaves = list(_leaves(group))
+
+    def rank(error: BaseException) -> int:
+        if not isinstance(error, Exception):
+            return 0
+        return 1 + list(FailureKind).index(classify(error).kind)
+
+    return min(leaves, key=rank)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+            yield from _leaves(inner)  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        yield error
+
+
+@contextmanager
+def ungrouped() -> Iterator[None]:
+    """Raise the one error behind a task group's exception group, so that `except` works."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error = unwrap(group)  # pyright: ignore[reportUnknownArgumentType]
+        raise error from error.__cause__
