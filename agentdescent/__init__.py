@@ -1,0 +1,1 @@
+"""Evolve artifacts of LLM agents against examples."""

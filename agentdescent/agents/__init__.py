@@ -1,0 +1,1 @@
+"""User code: the executor, completions, and agents made of them."""

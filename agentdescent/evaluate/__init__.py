@@ -1,0 +1,1 @@
+"""Scoring artifacts: evaluator tasks, the memo they share, and the gate."""

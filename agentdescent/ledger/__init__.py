@@ -1,0 +1,1 @@
+"""Where artifacts live: git through pygit2, or memory."""

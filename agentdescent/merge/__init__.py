@@ -1,0 +1,1 @@
+"""The reference aggregator: one stage of a merge a module."""

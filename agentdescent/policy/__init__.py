@@ -1,0 +1,1 @@
+"""Decisions: pure functions and small frozen classes. No event loop, no I/O."""

@@ -1,0 +1,1 @@
+"""Fakes and instruments for tests of code that uses this package."""
