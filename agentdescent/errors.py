@@ -26,7 +26,7 @@
 `classify` is the only place that decides which home an error has.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -154,7 +154,7 @@ class RunningLoopError(AgentDescentError, RuntimeError):
     """`evolve` was called where an event loop is already running."""
 
 
-class EvolutionInterrupted(KeyboardInterrupt):  # noqa: N818 - it is an interrupt, not an error
+class EvolutionInterrupted(KeyboardInterrupt):
     """Ctrl-C ended `evolve`; `result` holds what it had reached."""
 
     def __init__(self, result: Any) -> None:
@@ -242,7 +242,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 @contextmanager
-def ungrouped() -> Iterator[None]:
+def ungrouped() -> Generator[None]:
     """Raise the one error behind a task group's exception group, so that `except` works."""
     try:
         yield

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from inspect import isawaitable, iscoroutinefunction
 from queue import SimpleQueue
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio.from_thread
 
@@ -137,14 +137,20 @@ async def invoke(method: Callable[..., Any], *args: object) -> Any:
     function = getattr(method, "__func__", method)
     if iscoroutinefunction(function) or getattr(function, "serves_both", False):
         return await method(*args)
+    value = await _in_hook_thread(method, *args)
+    return await value if isawaitable(value) else value
+
+
+async def _in_hook_thread(method: Callable[..., Any], *args: object) -> Any:
     threads = DaemonThreads()
+    value: Any = None
     try:
         with ungrouped():
             async with anyio.from_thread.BlockingPortal() as portal:
                 value = await threads.run(_with_portal, portal, method, *args)
     finally:
         threads.close()
-    return await cast("Awaitable[Any]", value) if isawaitable(value) else value
+    return value
 
 
 def _with_portal(

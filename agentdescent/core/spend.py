@@ -13,8 +13,11 @@ class Unit(StrEnum):
     CALL = "call"
 
 
-class Exhausted(BaseException):  # noqa: N818 - an order to wind down, which no `except Exception` may swallow
-    """A budget is spent: the work at hand ends and the run winds down."""
+class Exhausted(BaseException):
+    """A budget is spent: the work at hand ends and the run winds down.
+
+    No Exception, so that no `except Exception` of a plug-in swallows the order.
+    """
 
     def __init__(self, reason: StopReason) -> None:
         super().__init__(f"the budget behind {reason} is spent")
