@@ -3,7 +3,7 @@
 import warnings
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 
 class AggregatorConfig(BaseModel):
@@ -72,8 +72,6 @@ class AggregatorConfig(BaseModel):
 
 def validated(model: type[BaseModel], **values: Any) -> Any:
     """Build `model`, turning pydantic's report into one ValueError a caller can act on."""
-    from pydantic import ValidationError
-
     try:
         return model(**values)
     except ValidationError as error:

@@ -69,7 +69,7 @@ def check_callable(name: str, function: object, parameters: Iterable[str]) -> No
         signature.bind(*parameters)
     except TypeError as error:
         raise TypeError(
-            f"{name} must be callable as {expected}, but its signature is {name}{signature}: {error}"
+            f"{name} must be callable as {expected}, but it is {name}{signature}: {error}"
         ) from None
 
 
