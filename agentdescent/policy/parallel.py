@@ -1,0 +1,95 @@
+"""Plans: how a round's training tasks are divided among the workers."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentdescent.core.protocols import ParallelStrategy, WorkUnit
+
+__all__ = [
+    "DataParallel",
+    "ParallelStrategy",
+    "WorkUnit",
+    "refuse_unsupported",
+    "shard_round_robin",
+    "validate_plan",
+]
+
+T = TypeVar("T")
+
+
+def shard_round_robin(items: Iterable[T], n: int) -> list[list[T]]:
+    """Deal `items` into `n` shards in turn; one shard when `n` is below 1."""
+    listed, n = list(items), max(1, n)
+    return [listed[first::n] for first in range(n)]
+
+
+@dataclass(frozen=True, slots=True)
+class DataParallel:
+    """Deal the tasks into one shard a worker; the shards move on by one worker each round."""
+
+    name = "DP"
+
+    def plan(self, n_workers: int, round_index: int, keys: Sequence[str]) -> list[WorkUnit]:
+        """Worker i works on shard ``(i + round_index) % n_workers``; a shard may be empty."""
+        shards = shard_round_robin(keys, n_workers)
+        return [
+            WorkUnit(worker, shards[(worker + round_index) % len(shards)])
+            for worker in range(n_workers)
+        ]
+
+
+def validate_plan(
+    units: Iterable[WorkUnit], n_workers: int, known_ids: Collection[str]
+) -> tuple[WorkUnit, ...]:
+    """Check what a plan returned; the units that have keys, sorted by worker.
+
+    Units of one worker keep their order.
+
+    Raises:
+        ValueError: If something is no WorkUnit, a worker is not in [0, n_workers), or a key is no
+            training task; the message names it.
+    """
+    listed = _listed(units)
+    known = frozenset(known_ids)
+    for unit in listed:
+        _check_unit(unit, n_workers, known)
+    return tuple(sorted((unit for unit in listed if unit.keys), key=lambda unit: unit.worker))
+
+
+def refuse_unsupported(parallel: object) -> None:
+    """Refuse pipeline parallelism, known by its class name or by the name "PP".
+
+    Raises:
+        ValueError: Because it needs one artifact a stage and a run evolves one.
+    """
+    if type(parallel).__name__ == "PipelineParallel" or getattr(parallel, "name", "") == "PP":
+        raise ValueError(
+            f"parallel={type(parallel).__name__} is a pipeline, which needs one artifact a stage, "
+            "and a run evolves one; use DataParallel() or TensorParallel(...) here, and "
+            "agentdescent.parallel.PipelineChain to order stages and to find the one to blame"
+        )
+
+
+def _listed(units: Any) -> list[Any]:
+    try:
+        return list(units)
+    except TypeError:
+        raise ValueError(
+            f"plan must return a list of WorkUnit, got {type(units).__name__} {units!r}"
+        ) from None
+
+
+def _check_unit(unit: object, n_workers: int, known: frozenset[str]) -> None:
+    if not isinstance(unit, WorkUnit):
+        raise ValueError(f"plan must return WorkUnit objects, got {type(unit).__name__} {unit!r}")  # noqa: TRY004 - one error for every flaw of a plan
+    if unit.worker not in range(n_workers):
+        raise ValueError(
+            f"plan names worker {unit.worker!r}; workers are numbered from 0 to {n_workers - 1}"
+        )
+    for key in unit.keys:
+        if key not in known:
+            raise ValueError(
+                f"plan gives worker {unit.worker} the task id {key!r}, which is no training task; "
+                "plan() may use only the ids in its keys argument"
+            )

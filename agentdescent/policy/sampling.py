@@ -1,0 +1,108 @@
+"""Task samplers: which task of its share a worker rolls out next."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agentdescent.core.contracts import SOLVED
+
+_FLOOR = 0.001
+"""Signal of a task that is always or never solved, so that no task is worth nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRobin:
+    """Cycle through the share: the task at `round_index` modulo its length."""
+
+    name = "round-robin"
+
+    def pick(self, keys: Sequence[str], round_index: int) -> str:
+        """The next of `keys`.
+
+        Raises:
+            ValueError: If `keys` is empty.
+        """
+        _refuse_empty(keys)
+        return keys[round_index % len(keys)]
+
+    def record(self, task_id: str, score: float) -> None:
+        """Do nothing: the cycle does not depend on rewards."""
+
+
+@dataclass(slots=True, eq=False)
+class DifficultyWeighted:
+    """Prefer tasks that are sometimes solved, without forgetting any.
+
+    A task with pass rate p after n rollouts is worth
+    ``4p(1-p) + 0.001 + c * sqrt(ln(t + 1) / n)``, where t counts the picks so far; a task that
+    was never recorded comes first, and of equals the earlier key wins. Deterministic. One sampler
+    serves all workers of a run.
+
+    Attributes:
+        c: How much a rarely tried task is favoured; at least 0.
+        pass_threshold: A reward this high is a pass, in (0, 1]. None takes the run's own
+            `solved_threshold`, which is 0.999 unless `evolve` is told otherwise.
+        prior: Pass rate of a task that was never recorded, in [0, 1].
+    """
+
+    name = "difficulty-weighted"
+
+    c: float = 0.2
+    pass_threshold: float | None = None
+    prior: float = 0.5
+    _inherited: float = field(default=SOLVED, init=False, repr=False)
+    _picks: int = field(default=0, init=False, repr=False)
+    _stats: dict[str, tuple[float, float]] = field(
+        default_factory=dict[str, tuple[float, float]], init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        if not self.c >= 0.0:
+            raise ValueError(f"c must be at least 0, got {self.c!r}; 0.2 is the default")
+        if self.pass_threshold is not None and not 0.0 < self.pass_threshold <= 1.0:
+            raise ValueError(
+                f"pass_threshold must be in (0, 1], got {self.pass_threshold!r}; "
+                "leave it out to use the run's solved_threshold"
+            )
+        if not 0.0 <= self.prior <= 1.0:
+            raise ValueError(f"prior is a pass rate in [0, 1], got {self.prior!r}")
+
+    def inherit_threshold(self, solved_threshold: float) -> None:
+        """Learn the reward that the run counts as solved.
+
+        A run calls this once, before the first pick, on a sampler that has the method. It has no
+        effect when `pass_threshold` is set.
+        """
+        self._inherited = solved_threshold
+
+    def pick(self, keys: Sequence[str], round_index: int) -> str:  # noqa: ARG002 - a sampler's face
+        """The most promising of `keys`; `round_index` is ignored.
+
+        Raises:
+            ValueError: If `keys` is empty.
+        """
+        _refuse_empty(keys)
+        log_picks = math.log(self._picks + 1)
+        self._picks += 1
+        return max(keys, key=lambda key: self._worth(key, log_picks))
+
+    def record(self, task_id: str, score: float) -> None:
+        """Count one rollout that earned `score`."""
+        threshold = self._inherited if self.pass_threshold is None else self.pass_threshold
+        passes, trials = self._stats.get(task_id, (0.0, 0.0))
+        self._stats[task_id] = (passes + (score >= threshold), trials + 1.0)
+
+    def stats(self) -> dict[str, tuple[float, float]]:
+        """Task id to (passes, trials), a copy."""
+        return dict(self._stats)
+
+    def _worth(self, key: str, log_picks: float) -> float:
+        passes, trials = self._stats.get(key, (0.0, 0.0))
+        rate = passes / trials if trials else self.prior
+        bonus = self.c * math.sqrt(log_picks / trials) if trials else math.inf
+        return 4.0 * rate * (1.0 - rate) + _FLOOR + bonus
+
+
+def _refuse_empty(keys: Sequence[str]) -> None:
+    if not keys:
+        raise ValueError("keys is empty: a sampler needs at least one task id to pick from")
