@@ -10,7 +10,7 @@ class Leash:
     thread returns and the work turns out to go on asynchronously, it is cancelled there.
 
     Attributes:
-        in_thread: A thread is running user code right now.
+        in_thread: How many threads are running user code right now.
         overdue: The work was called off.
     """
 
@@ -18,7 +18,7 @@ class Leash:
 
     def __init__(self, cancel: Callable[[], object]) -> None:
         self._cancel = cancel
-        self.in_thread = False
+        self.in_thread = 0
         self.overdue = False
 
     def call_off(self) -> None:

@@ -54,6 +54,18 @@ class StopReason(_Word):
     ERROR = "error"
 
 
+SPENT = frozenset(
+    {
+        StopReason.MAX_SECONDS,
+        StopReason.MAX_CALLS,
+        StopReason.MAX_ATTEMPTS,
+        StopReason.MAX_TOKENS,
+        StopReason.MAX_COST,
+    }
+)
+"""Endings after which nothing more may be evaluated."""
+
+
 @dataclass(frozen=True, slots=True)
 class MergeReport:
     """What one merge of one artifact came to.

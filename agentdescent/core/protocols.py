@@ -175,6 +175,15 @@ class Scores(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluationFigures:
+    """What held-out evaluations came to: from memory, run, and seconds spent running them."""
+
+    hits: int = 0
+    misses: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """One artifact as a ledger holds it."""
 

@@ -1,0 +1,106 @@
+"""What a run tells while it goes on: one typed stream, any number of listeners."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agentdescent.core.outcomes import MergeReport
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened.
+
+    Attributes:
+        at: Seconds on the monotonic clock of the event loop.
+    """
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """The artifact to start from is known and, if possible, measured."""
+
+    artifact_id: str
+    version: int
+    initial_reward: float | None
+    n_train: int
+    n_held_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutFinished(Event):
+    """A worker has finished one rollout; `reward` is None and `error` is set if it failed."""
+
+    worker: int
+    task_id: str
+    version: int
+    reward: float | None
+    seconds: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalMade(Event):
+    """A reflector has answered; `dropped` says why the answer is no candidate, or is ""."""
+
+    worker: int
+    task_id: str
+    version: int
+    proposal: str | None
+    dropped: str
+    delta: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationFinished(Event):
+    """A held-out evaluation was paid for; `error` is "" unless it failed for good."""
+
+    task_id: str
+    reward: float | None
+    seconds: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class MergeDecided(Event):
+    """A merge was judged."""
+
+    round: int
+    report: MergeReport
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Event):
+    """A version was written to `dev` and is the head."""
+
+    artifact_id: str
+    version: int
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBackedOff(Event):
+    """A worker waits before its next rollout; `seconds` is None when it gave up for good."""
+
+    worker: int
+    seconds: float | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded(Event):
+    """A round (or sweep) is over; `info` is its `RoundInfo`."""
+
+    info: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Event):
+    """The run is over; `result` is its `EvolutionResult`, partial if it was cancelled."""
+
+    result: Any
+
+
+Emit = Callable[[Event], None]

@@ -1,0 +1,102 @@
+"""The accounts: what the books of a run say in the end."""
+
+from collections.abc import Callable
+
+from agentdescent.core.outcomes import StopReason
+from agentdescent.core.protocols import EvaluationFigures, LedgerStore
+from agentdescent.core.spend import Unit
+from agentdescent.core.usage import Usage
+from agentdescent.engine.held_out import HeldOut
+from agentdescent.engine.journal import Journal
+from agentdescent.engine.messages import Snapshot
+from agentdescent.engine.recorder import Recorder
+from agentdescent.engine.shared import Shared
+from agentdescent.errors import LedgerError, describe
+from agentdescent.result import EvolutionResult
+
+LOG_LINES = 40
+
+
+class Accounts:
+    """Draws up the result of a run, whole or partial.
+
+    Attributes:
+        artifact_id: The artifact.
+        initial_reward: Held-out reward of the artifact the run began with, or None.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        held_out: HeldOut,
+        journal: Journal,
+        recorder: Recorder,
+        *,
+        usage: Usage,
+        abandoned: Callable[[], int],
+        figures: Callable[[], EvaluationFigures],
+    ) -> None:
+        self.artifact_id = recorder.artifact_id
+        self.initial_reward: float | None = None
+        self._began_with: Snapshot = shared.head.snapshot
+        self._shared = shared
+        self._held_out = held_out
+        self._journal = journal
+        self._recorder = recorder
+        self._usage = usage
+        self._abandoned = abandoned
+        self._figures = figures
+
+    async def result(self, store: LedgerStore) -> EvolutionResult:
+        """The result of a run that came to its end, with the ledger's log if it can be read."""
+        result = self._draw_up(self._shared.stop.reason or StopReason.ROUNDS)
+        if result.error is not None:
+            self._shared.alerts.warn(
+                f"the run stopped early after {len(result.history)} round(s): {result.error}"
+            )
+        try:
+            result.ledger_log = await store.log(limit=LOG_LINES)
+        except LedgerError:
+            result.ledger_log = []
+        return result
+
+    def partial(self, reason: StopReason, error: Exception | None = None) -> EvolutionResult:
+        """The result of a run that was broken off."""
+        result = self._draw_up(reason)
+        result.error = describe(error) if error is not None else None
+        return result
+
+    def _draw_up(self, reason: StopReason) -> EvolutionResult:
+        head = self._shared.head.snapshot
+        final = self._held_out.recall()
+        if final is not None:
+            self._recorder.fold(final)
+        history = self._recorder.history
+        if final is None:
+            final = history[-1].held_out_reward if history else self._held_out.reward or 0.0
+        error = self._shared.stop.error or self._shared.health.first_error
+        figures = self._figures()
+        return EvolutionResult(
+            state=head.state,
+            rendered=head.rendered,
+            final_reward=final,
+            history=history,
+            error=describe(error) if reason is StopReason.ERROR and error is not None else None,
+            stop_reason=reason,
+            initial_reward=self.initial_reward,
+            version=head.version,
+            warnings=self._shared.alerts.messages,
+            abandoned=self._abandoned(),
+            actor_calls=self._shared.spend.used(Unit.CALL),
+            rollouts=self._journal.rollouts,
+            wallclock=self._recorder.elapsed(),
+            rollout_seconds=self._journal.rollout_seconds,
+            eval_seconds=figures.seconds,
+            stale_considered=self._recorder.stale_considered,
+            stale_discarded=self._recorder.stale_discarded,
+            retired_workers=self._shared.health.retired,
+            cas_conflicts=self._recorder.cas_conflicts,
+            cache_hits=figures.hits,
+            cache_misses=figures.misses,
+            usage=self._usage,
+        )

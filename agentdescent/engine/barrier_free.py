@@ -1,0 +1,99 @@
+"""The schedule without barriers: workers never wait for a merge."""
+
+from collections.abc import Sequence
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from agentdescent.core.events import WorkerBackedOff
+from agentdescent.core.outcomes import StopReason
+from agentdescent.core.protocols import WorkUnit
+from agentdescent.core.spend import Exhausted, Unit
+from agentdescent.engine.messages import Report, Ticket
+from agentdescent.engine.schedule import Picker
+from agentdescent.engine.shared import Shared
+from agentdescent.errors import describe
+
+
+class BarrierFree:
+    """A worker starts on the newest head as soon as it is free.
+
+    It waits in two cases only: while more than `async_ratio` of its diffs have not been looked at
+    by a merge, and while it backs off after failures. A merge takes whatever is there.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        picker: Picker,
+        shards: Sequence[Sequence[str]],
+        *,
+        async_ratio: int,
+    ) -> None:
+        self._shared = shared
+        self._picker = picker
+        self._units = [WorkUnit(index, keys) for index, keys in enumerate(shards)]
+        self._async_ratio = async_ratio
+        self._serial = [0] * len(shards)
+        self._unlooked = [0] * len(shards)
+        self._looked = anyio.Event()
+        self.crew = [unit.worker for unit in self._units if unit.keys]
+
+    async def admit(self, worker: int) -> Ticket | None:
+        """Wait until `worker` may start; None when the budget is spent or it gives up."""
+        if not await self._recovered(worker):
+            return None
+        while self._unlooked[worker] > self._async_ratio:
+            await self._looked.wait()
+        if self._shared.stop.reason is not None or not self._pay():
+            return None
+        serial = self._serial[worker]
+        self._serial[worker] += 1
+        unit = self._units[worker]
+        task = await self._picker.pick(unit, serial)
+        return Ticket(worker, serial, self._shared.head.snapshot, unit, task)
+
+    def note(self, report: Report) -> None:
+        """Learn that a rollout has ended."""
+        if report.reward is not None:
+            self._picker.note(report.ticket.task, report.reward)
+        if report.candidate is not None:
+            self._unlooked[report.ticket.worker] += 1
+
+    def wants(self, report: Report) -> bool:
+        """Merges need diffs only."""
+        return report.candidate is not None
+
+    async def gather(self, inbox: MemoryObjectReceiveStream[Report]) -> Sequence[Report]:
+        """Wait for one diff and take what else is there."""
+        batch = [await inbox.receive()]
+        batch.extend(inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used))
+        for report in batch:
+            self._unlooked[report.ticket.worker] -= 1
+        self._looked.set()
+        self._looked = anyio.Event()
+        return sorted(batch, key=lambda report: report.ticket.order)
+
+    def _pay(self) -> bool:
+        try:
+            self._shared.spend.reserve(Unit.ROLLOUT)
+        except Exhausted as spent:
+            self._shared.stop.wind_down(spent.reason)
+            return False
+        return True
+
+    async def _recovered(self, worker: int) -> bool:
+        """Wait until `worker` has backed off long enough; False when it will not go on."""
+        health = self._shared.health
+        seconds = health.backoff(worker)
+        if seconds == 0.0:
+            return True
+        if self._shared.emit is not None:
+            error = describe(health.first_error) if health.first_error else ""
+            self._shared.emit(WorkerBackedOff(anyio.current_time(), worker, seconds, error))
+        if seconds is not None:
+            return not await self._shared.stop.within(seconds)
+        health.retired += 1
+        if health.retired == len(self.crew):
+            self._shared.stop.at_once(StopReason.ERROR, health.first_error)
+        return False

@@ -1,0 +1,86 @@
+"""Telling listeners what happens, without ever waiting for them."""
+
+from collections.abc import Callable, Sequence
+from inspect import isawaitable
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from agentdescent.core.events import Event
+from agentdescent.engine.alerts import Alerts
+from agentdescent.errors import describe
+
+BACKLOG = 1024
+"""Events a listener may lag behind before it loses some."""
+
+Listener = Callable[[Event], Any]
+
+
+class Events:
+    """One queue and one task a listener.
+
+    A listener that is too slow loses events, which are counted; one that raises is reported once
+    and goes on being told.
+
+    Attributes:
+        dropped: Events lost to slow listeners.
+    """
+
+    def __init__(self, listeners: Sequence[Listener], alerts: Alerts) -> None:
+        self._listeners = listeners
+        self._alerts = alerts
+        self._queues: list[MemoryObjectSendStream[Event]] = []
+        self._reported: set[int] = set()
+        self.dropped = 0
+
+    def start(self, group: TaskGroup) -> None:
+        """Start one task a listener."""
+        for index, listener in enumerate(self._listeners):
+            sender, receiver = anyio.create_memory_object_stream[Event](BACKLOG)
+            self._queues.append(sender)
+            group.start_soon(self._serve, index, listener, receiver)
+
+    def emit(self, event: Event) -> None:
+        """Queue `event` for every listener."""
+        for queue in self._queues:
+            try:
+                queue.send_nowait(event)
+            except (anyio.WouldBlock, anyio.BrokenResourceError):
+                self.dropped += 1
+
+    async def finish(self, last: Event) -> None:
+        """Tell everyone the last event, after all that is queued for them."""
+        for queue in self._queues:
+            await queue.send(last)
+        self.close()
+
+    async def abort(self, last: Event) -> None:
+        """Tell everyone the last event of a cancelled run, as far as no waiting is involved."""
+        self.close()
+        for index, listener in enumerate(self._listeners):
+            with anyio.move_on_after(0):
+                await self._tell(index, listener, last)
+
+    def close(self) -> None:
+        """Let the listeners' tasks end once they are through."""
+        for queue in self._queues:
+            queue.close()
+
+    async def _serve(
+        self, index: int, listener: Listener, inbox: MemoryObjectReceiveStream[Event]
+    ) -> None:
+        with inbox:
+            async for event in inbox:
+                await self._tell(index, listener, event)
+
+    async def _tell(self, index: int, listener: Listener, event: Event) -> None:
+        try:
+            answer = listener(event)
+            if isawaitable(answer):
+                await answer
+        except Exception as error:  # noqa: BLE001 - a listener never ends a run
+            if index not in self._reported:
+                self._reported.add(index)
+                self._alerts.warn(f"an event listener raised {describe(error)}; the run goes on")

@@ -1,0 +1,90 @@
+"""Has anything ever worked? The one question that tells a dead backend from a bad day."""
+
+from agentdescent.engine.alerts import Alerts
+from agentdescent.engine.messages import Report, Step
+from agentdescent.errors import describe
+
+BACKOFF_BASE_S = 0.25
+BACKOFF_MAX_S = 5.0
+
+
+class Health:
+    """Judges failures of the backend.
+
+    Before the first success in the whole run, failures mean a wrong key or a dead endpoint: give up
+    after `max_errors` in a row. After it they mean a transient: back off and go on.
+
+    Attributes:
+        ever_succeeded: Some rollout has been measured.
+        first_error: The first failure, which is the one worth reporting.
+        dead: The run cannot make progress.
+        retired: Workers that gave up (barrier-free only).
+    """
+
+    def __init__(self, max_errors: int, n_workers: int, alerts: Alerts) -> None:
+        self._alerts = alerts
+        self._max_errors = max_errors
+        self._failed_proposals_allowed = max_errors * n_workers
+        self._in_a_row: dict[int, int] = {}
+        self._dead_rounds = 0
+        self._failed_proposals = 0
+        self._ever_proposed = False
+        self.ever_succeeded = False
+        self.first_error: Exception | None = None
+        self.dead = False
+        self.retired = 0
+
+    def note(self, report: Report) -> None:
+        """Learn how one rollout ended."""
+        if report.exhausted:
+            return
+        if report.reward is not None:
+            self.ever_succeeded = True
+        if report.step is not Step.RUN:
+            self._note_reflection(report)
+        if report.failure is None:
+            self._in_a_row.pop(report.ticket.worker, None)
+            return
+        self.blame(report.failure.error)
+        self._count_in_a_row(report.ticket.worker)
+
+    def blame(self, error: Exception) -> None:
+        """Remember `error` if it is the first."""
+        if self.first_error is None:
+            self.first_error = error
+
+    def close_round(self, *, failed: int, succeeded: int) -> None:
+        """Judge a round: it is dead when some rollout failed and none succeeded."""
+        self._dead_rounds = self._dead_rounds + 1 if failed and not succeeded else 0
+        if not self.ever_succeeded and self._dead_rounds >= self._max_errors:
+            self.dead = True
+
+    def backoff(self, worker: int) -> float | None:
+        """Seconds `worker` should wait before its next rollout; None when it should give up."""
+        failures = self._in_a_row.get(worker, 0)
+        if failures >= self._max_errors and not self.ever_succeeded:
+            return None
+        return min(BACKOFF_BASE_S * 2**failures, BACKOFF_MAX_S) if failures else 0.0
+
+    def _count_in_a_row(self, worker: int) -> None:
+        failures = self._in_a_row[worker] = self._in_a_row.get(worker, 0) + 1
+        if self.ever_succeeded and failures == self._max_errors:
+            cause = describe(self.first_error) if self.first_error else "unknown"
+            self._alerts.warn(
+                f"worker w{worker} failed {failures} times in a row and is backing off rather than "
+                f"retiring, since the backend has worked before; first failure: {cause}"
+            )
+
+    def _note_reflection(self, report: Report) -> None:
+        if report.failure is None or report.step is Step.VERIFY:
+            self._ever_proposed = True
+            self._failed_proposals = 0
+            return
+        self._failed_proposals += 1
+        if self._failed_proposals == self._max_errors:
+            self._alerts.warn(
+                f"propose failed {self._failed_proposals} times in a row, last with "
+                f"{describe(report.failure.error)}; failed tasks go unreflected meanwhile"
+            )
+        if not self._ever_proposed and self._failed_proposals == self._failed_proposals_allowed:
+            self.dead = True

@@ -1,0 +1,155 @@
+"""The journal: what every rollout came to, at once."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+from agentdescent.core.events import Emit, ProposalMade, RolloutFinished
+from agentdescent.core.outcomes import ProposalOutcome, StopReason
+from agentdescent.core.spend import Unit
+from agentdescent.engine.messages import Report, Step
+from agentdescent.engine.shared import Shared
+from agentdescent.errors import FailureKind, describe
+
+
+@dataclass(slots=True)
+class Window:
+    """What happened since the last round ended, apart from merges."""
+
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    screened: int = 0
+
+
+class Solved:
+    """Which training tasks the head is known to solve.
+
+    A rollout against the head adds or removes its task; a new head clears the set.
+
+    Args:
+        train_ids: All training tasks.
+        threshold: The reward from which a task is solved.
+        pending: How many cards wait inside the aggregator.
+    """
+
+    def __init__(
+        self, train_ids: frozenset[str], threshold: float, pending: Callable[[], int]
+    ) -> None:
+        self._train = train_ids
+        self._threshold = threshold
+        self._pending = pending
+        self._version = -1
+        self._ids: set[str] = set()
+
+    def note(self, report: Report, head: int) -> None:
+        """Learn one report; failed rollouts and older versions change nothing."""
+        self._forget(head)
+        if report.reward is None or report.ticket.snapshot.version != head:
+            return
+        task = report.ticket.task.id
+        if report.reward >= self._threshold:
+            self._ids.add(task)
+        else:
+            self._ids.discard(task)
+
+    def everything(self, head: int) -> bool:
+        """True when the head solves every training task and no card is pending."""
+        self._forget(head)
+        return self._ids == self._train and not self._pending()
+
+    def _forget(self, head: int) -> None:
+        if head != self._version:
+            self._version = head
+            self._ids.clear()
+
+
+class Journal:
+    """Learns of every rollout in the moment it ends; owned by the loop.
+
+    Attributes:
+        rollouts: Rollouts that were measured.
+        rollout_seconds: Their time in run and reward, summed.
+        in_flight: Candidates that were reported but that the aggregator has not been given yet.
+    """
+
+    def __init__(
+        self, shared: Shared, solved: Solved | None, *, n_train: int, sweeps: bool
+    ) -> None:
+        self._shared = shared
+        self._solved = solved
+        self._n_train = n_train
+        self._sweeps = sweeps
+        self._window = Window()
+        self._unproductive = 0
+        self.rollouts = 0
+        self.rollout_seconds = 0.0
+        self.in_flight = 0
+
+    def note(self, report: Report) -> None:
+        """Enter one report.
+
+        Raises:
+            ContractError: If the rollout broke a contract.
+        """
+        failure = report.failure
+        if failure is not None and failure.kind is FailureKind.CONTRACT:
+            raise failure.error
+        if report.reward is None:
+            self._shared.spend.release(Unit.ROLLOUT)
+        else:
+            self.rollouts += 1
+            self.rollout_seconds += report.seconds
+        if report.exhausted and self._shared.spend.exhausted is not None:
+            self._shared.stop.wind_down(self._shared.spend.exhausted)
+        self._shared.health.note(report)
+        self._tally(report)
+        if self._sweeps:
+            self._notice_convergence(report)
+        if self._shared.emit is not None:
+            self._tell(report, self._shared.emit)
+
+    def take_window(self) -> Window:
+        """What happened since this was last asked."""
+        window, self._window = self._window, Window()
+        return window
+
+    def stop_if_solved(self) -> None:
+        """End the run if the head solves every training task and no evidence waits."""
+        if self._solved is None or self.in_flight:
+            return
+        if self._solved.everything(self._shared.head.snapshot.version):
+            self._shared.stop.at_once(StopReason.NOTHING_TO_LEARN)
+
+    def _tally(self, report: Report) -> None:
+        if report.candidate is not None:
+            self.in_flight += 1
+        if report.dropped:
+            self._window.reasons[report.dropped] += 1
+            self._window.screened += report.dropped == ProposalOutcome.NO_GAIN
+        if self._solved is not None:
+            self._solved.note(report, self._shared.head.snapshot.version)
+
+    def _notice_convergence(self, report: Report) -> None:
+        health, stop = self._shared.health, self._shared.stop
+        if health.dead:
+            stop.at_once(StopReason.ERROR, health.first_error)
+        if report.reward is None:
+            return
+        self.stop_if_solved()
+        self._unproductive = 0 if report.candidate is not None else self._unproductive + 1
+        if self._unproductive >= self._n_train:
+            self._unproductive = 0
+            reason = self._shared.early.stall()
+            if reason is not None:
+                stop.at_once(reason)
+
+    def _tell(self, report: Report, emit: Emit) -> None:
+        ticket = report.ticket
+        now = anyio.current_time()
+        error = describe(report.failure.error) if report.failure else ""
+        who = (now, ticket.worker, ticket.task.id, ticket.snapshot.version)
+        emit(RolloutFinished(*who, report.reward, report.seconds, error))
+        if report.step is not Step.RUN and not report.failure and not report.exhausted:
+            delta = report.card.before_after_delta if report.card else None
+            emit(ProposalMade(*who, report.proposal, report.dropped, delta))

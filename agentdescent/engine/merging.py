@@ -1,0 +1,62 @@
+"""An aggregator, reference or custom, as the merger drives it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentdescent.core.contracts import require_methods
+from agentdescent.core.evidence import EvidenceCard
+from agentdescent.core.outcomes import MergeReport
+from agentdescent.errors import AggregatorContractError
+from agentdescent.threads import invoke
+
+
+class Merging:
+    """Awaits every method of an aggregator, `def` or `async def`, and checks what it returns."""
+
+    def __init__(self, aggregator: Any) -> None:
+        require_methods("aggregator_factory must return an aggregator, which", aggregator, METHODS)
+        self._aggregator = aggregator
+
+    async def ingest(self, card: EvidenceCard) -> None:
+        """File one card."""
+        await invoke(self._aggregator.ingest, card)
+
+    async def step(self) -> Sequence[MergeReport]:
+        """Merge what is due.
+
+        Raises:
+            AggregatorContractError: If it returns anything but merge reports.
+        """
+        return _checked(await invoke(self._aggregator.step))
+
+    async def flush(self) -> Sequence[MergeReport]:
+        """Merge everything that waits; an aggregator without `flush` is asked for one more step."""
+        flush = getattr(self._aggregator, "flush", self._aggregator.step)
+        return _checked(await invoke(flush))
+
+    async def finalize(self) -> None:
+        """End of a clean run, for aggregators that care."""
+        finalize = getattr(self._aggregator, "finalize", None)
+        if finalize is not None:
+            await invoke(finalize)
+
+    def pending(self) -> int:
+        """Cards that wait for a merge, as far as the aggregator tells."""
+        pending = getattr(self._aggregator, "pending", None)
+        return pending() if callable(pending) else 0
+
+
+METHODS = ("ingest", "step")
+
+
+def _checked(reports: Any) -> Sequence[MergeReport]:
+    try:
+        listed = list(reports)
+    except TypeError:
+        listed = None
+    if listed is None or not all(hasattr(report, "committed_version") for report in listed):
+        raise AggregatorContractError(
+            f"step must return a list of MergeReport, got {type(reports).__name__} "
+            f"{reports!r:.80}; return [] when there was nothing to merge"
+        )
+    return listed

@@ -1,0 +1,124 @@
+"""The recorder: folds merges and rollouts into the history that a result carries."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any
+
+import anyio
+
+from agentdescent.core.events import MergeDecided, RoundEnded
+from agentdescent.core.outcomes import MergeOutcome, MergeReport
+from agentdescent.core.spend import Unit
+from agentdescent.engine.journal import Journal
+from agentdescent.engine.shared import Shared
+from agentdescent.errors import describe
+from agentdescent.result import RoundInfo
+
+OnRound = Callable[[RoundInfo], Any]
+
+
+class Recorder:
+    """Keeps the history of a run.
+
+    Attributes:
+        artifact_id: The artifact of this run.
+        history: One entry a round or sweep.
+        stale_considered: Cards that came before the staleness filter.
+        stale_discarded: Cards it dropped.
+        cas_conflicts: Merges that lost a commit race.
+    """
+
+    def __init__(
+        self, shared: Shared, journal: Journal, on_round: OnRound | None, artifact_id: str
+    ) -> None:
+        self.artifact_id = artifact_id
+        self._shared = shared
+        self._journal = journal
+        self._on_round = on_round
+        self._began = anyio.current_time()
+        self._unrecorded: list[MergeReport] = []
+        self.history: list[RoundInfo] = []
+        self.stale_considered = 0
+        self.stale_discarded = 0
+        self.cas_conflicts = 0
+
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return anyio.current_time() - self._began
+
+    def note(self, reports: Iterable[MergeReport]) -> None:
+        """Learn of merges; they belong to the round that ends next."""
+        for report in reports:
+            self._unrecorded.append(report)
+            self.stale_considered += report.survived_staleness + report.discarded_stale
+            self.stale_discarded += report.discarded_stale
+            self.cas_conflicts += report.category == MergeOutcome.CAS_CONFLICT
+            if self._shared.emit is not None:
+                self._shared.emit(MergeDecided(anyio.current_time(), len(self.history), report))
+
+    async def end_round(self, reward: float) -> RoundInfo:
+        """Append the entry of the round that ends now and tell `on_round`."""
+        info = self._gather(len(self.history), reward)
+        self.history.append(info)
+        if self._shared.emit is not None:
+            self._shared.emit(RoundEnded(anyio.current_time(), info))
+        await self._call_back(info)
+        return info
+
+    def fold(self, reward: float) -> None:
+        """Add what came after the last round ended to its entry, if there is one."""
+        if self.history and self._unrecorded:
+            last = self.history[-1]
+            self.history[-1] = _sum(last, self._gather(last.round, reward))
+
+    def _gather(self, index: int, reward: float) -> RoundInfo:
+        reports, self._unrecorded = self._unrecorded, []
+        window = self._journal.take_window()
+        reasons = window.reasons + Counter(report.category or "unknown" for report in reports)
+        committed = sum(report.committed_version is not None for report in reports)
+        return RoundInfo(
+            round=index,
+            held_out_reward=reward,
+            n_items=len(self._shared.head.snapshot.state),
+            committed=committed,
+            rejected=len(reports) - committed,
+            reasons=dict(sorted(reasons.items())),
+            elapsed_s=self.elapsed(),
+            rollouts=self._journal.rollouts,
+            calls=self._shared.spend.used(Unit.CALL),
+            considered=sum(report.considered for report in reports) + window.screened,
+            discarded_stale=sum(report.discarded_stale for report in reports),
+            conflicts_dropped=sum(report.conflicts_dropped for report in reports),
+            fused=sum(r.fused and r.committed_version is not None for r in reports),
+            screened=window.screened,
+            blamed=sum(report.blamed for report in reports),
+        )
+
+    async def _call_back(self, info: RoundInfo) -> None:
+        if self._on_round is None:
+            return
+        try:
+            answer = self._on_round(info)
+            if isawaitable(answer):
+                await answer
+        except Exception as error:  # noqa: BLE001 - a progress callback never ends a run
+            self._shared.alerts.warn(
+                f"on_round raised {describe(error)} in round {info.round}; the run goes on"
+            )
+
+
+def _sum(last: RoundInfo, late: RoundInfo) -> RoundInfo:
+    return replace(
+        late,
+        committed=last.committed + late.committed,
+        rejected=last.rejected + late.rejected,
+        reasons=dict(sorted((Counter(last.reasons) + Counter(late.reasons)).items())),
+        considered=last.considered + late.considered,
+        discarded_stale=last.discarded_stale + late.discarded_stale,
+        conflicts_dropped=last.conflicts_dropped + late.conflicts_dropped,
+        fused=last.fused + late.fused,
+        screened=last.screened + late.screened,
+        blamed=last.blamed + late.blamed,
+    )

@@ -1,0 +1,138 @@
+"""One rollout: run, reward, propose, diff, and the diff tried on its own task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import anyio
+
+from agentdescent.core.contracts import check_proposal, check_reward
+from agentdescent.core.diff import Diff, Dropped, apply_ops
+from agentdescent.core.evidence import EvidenceCard
+from agentdescent.core.leash import Leash
+from agentdescent.core.outcomes import ProposalOutcome
+from agentdescent.core.protocols import Door, Strategy
+from agentdescent.core.spend import Exhausted
+from agentdescent.engine.messages import Report, Step, Ticket
+from agentdescent.engine.plugins import ask
+from agentdescent.errors import classify
+
+
+@dataclass(frozen=True, slots=True)
+class Rollouts:
+    """Performs rollouts; holds what they all need and no state of any.
+
+    Attributes:
+        run: The actor's first half, behind the executor.
+        reward: The scorer.
+        propose: The actor's second half.
+        strategy: Turns proposals into diffs.
+        artifact_id: The target of those diffs.
+        solved_threshold: From this reward on, no proposal is asked for.
+        self_verify: Try each diff on its own task before a merge sees it.
+        slots: How many rollouts may be under way at once; None for no bound.
+        leashed: Rollouts can be called off one by one.
+    """
+
+    run: Door
+    reward: Door
+    propose: Door
+    strategy: Strategy
+    artifact_id: str
+    solved_threshold: float
+    self_verify: bool
+    slots: anyio.CapacityLimiter | None
+    leashed: bool
+
+    async def __call__(self, ticket: Ticket) -> Report:
+        """Perform the rollout of `ticket`. Every ending but cancellation is a report."""
+        report = Report(ticket)
+        try:
+            if self.leashed:
+                await self._on_leash(report)
+            else:
+                await self._in_slot(report)
+        except Exhausted:
+            report.exhausted = True
+        except Exception as error:  # noqa: BLE001 - the one place where a worker's failures end
+            report.failure = classify(error)
+        return report
+
+    async def _on_leash(self, report: Report) -> None:
+        with anyio.CancelScope() as scope:
+            report.ticket.leash = Leash(scope.cancel)
+            await self._in_slot(report)
+        if scope.cancelled_caught:
+            report.failure = classify(report.ticket.late())
+
+    async def _in_slot(self, report: Report) -> None:
+        if self.slots is None:
+            await self._roll_out(report)
+            return
+        async with self.slots:
+            await self._roll_out(report)
+
+    async def _roll_out(self, report: Report) -> None:
+        ticket = report.ticket
+        rendered, task = ticket.snapshot.rendered, ticket.task
+        began = anyio.current_time()
+        output = await self.run(rendered, task, leash=ticket.leash)
+        earned = check_reward(task, await self.reward(task, output, leash=ticket.leash))
+        report.seconds = anyio.current_time() - began
+        report.reward = earned
+        if earned >= self.solved_threshold:
+            return
+        report.step = Step.PROPOSE
+        answer = await self.propose(rendered, task, output, earned, leash=ticket.leash)
+        report.proposal = check_proposal(task, answer)
+        diff = self._diff_of(report)
+        if isinstance(diff, ProposalOutcome | str):
+            report.dropped = str(diff)
+            return
+        report.step = Step.VERIFY
+        await self._weigh(report, diff, earned)
+
+    def _diff_of(self, report: Report) -> Diff | str:
+        if report.proposal is None or not report.proposal.strip():
+            return ProposalOutcome.NO_PROPOSAL
+        ticket = report.ticket
+        head = ticket.snapshot
+        made = ask(
+            "strategy",
+            self.strategy.to_diff,
+            head.state,
+            report.proposal,
+            f"w{ticket.worker}",
+            head.version,
+            self.artifact_id,
+        )
+        if isinstance(made, Dropped):
+            return made.category
+        if made is None or not _changes(head.state, made.ops):
+            return ProposalOutcome.NO_OP
+        return made
+
+    async def _weigh(self, report: Report, diff: Diff, before: float) -> None:
+        ticket = report.ticket
+        gain = 0.0
+        if self.self_verify:
+            edited = apply_ops(ticket.snapshot.state, diff.ops)
+            rendered: str = ask("strategy", self.strategy.render, edited)
+            output = await self.run(rendered, ticket.task, leash=ticket.leash)
+            value = await self.reward(ticket.task, output, leash=ticket.leash)
+            gain = check_reward(ticket.task, value) - before
+        report.card = EvidenceCard(
+            diff=diff,
+            base_version={self.artifact_id: ticket.snapshot.version},
+            touched=[self.artifact_id],
+            before_after_delta=gain,
+            trajectory_refs=[ticket.task],
+            order=ticket.order,
+            verified=self.self_verify,
+            cost_wallclock=report.seconds,
+        )
+        if not report.card.is_candidate:
+            report.dropped = ProposalOutcome.NO_GAIN
+
+
+def _changes(state: Mapping[str, object], ops: Mapping[str, object]) -> bool:
+    return any(state.get(key) != value for key, value in ops.items())

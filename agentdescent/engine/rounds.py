@@ -1,0 +1,220 @@
+"""The barrier schedule: one report from every free worker, then one merge."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from agentdescent.core.outcomes import StopReason
+from agentdescent.core.protocols import ParallelStrategy, WorkUnit
+from agentdescent.core.spend import Exhausted, Unit
+from agentdescent.engine.messages import Report, Snapshot, Ticket
+from agentdescent.engine.plugins import ask, consult
+from agentdescent.engine.schedule import Picker
+from agentdescent.engine.shared import Shared
+
+ValidatePlan = Callable[[Sequence[WorkUnit]], Sequence[WorkUnit]]
+
+
+class Plan:
+    """A parallel strategy together with the check that its plans can be carried out."""
+
+    def __init__(
+        self,
+        parallel: ParallelStrategy,
+        validate: ValidatePlan,
+        n_workers: int,
+        train_ids: Sequence[str],
+    ) -> None:
+        self._parallel = parallel
+        self._validate = validate
+        self._n_workers = n_workers
+        self._train_ids = tuple(train_ids)
+        self._observe: Any = getattr(parallel, "observe", None)
+
+    async def units(self, round_index: int) -> Sequence[WorkUnit]:
+        """The non-empty units of one round, by worker.
+
+        Raises:
+            PluginError: If the plan cannot be made or carried out.
+        """
+        units = await consult(
+            "parallel", self._parallel.plan, self._n_workers, round_index, self._train_ids
+        )
+        return ask("parallel", self._validate, units)
+
+    async def observe(self, unit: WorkUnit, task_id: str, reward: float) -> None:
+        """Tell the strategy the reward of a rollout, if it wants to know."""
+        if self._observe is not None:
+            await consult("parallel", self._observe, unit, task_id, reward)
+
+
+class Rounds:
+    """Opens a round, waits for the workers that were free then, and hands over their reports.
+
+    Asking for the next batch says that the last merge is done, so `gather` opens the next round.
+    All picks of a round are made when it opens and all rewards are recorded when it closes, in
+    the order (worker, serial), so that a seeded run does not depend on timing.
+
+    A round waits at most `timeout` seconds and for no straggler twice; without a timeout a wedged
+    rollout holds its round for ever.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        picker: Picker,
+        plan: Plan,
+        *,
+        n_workers: int,
+        rounds: int,
+        timeout: float | None,
+        refresh_interval: int,
+    ) -> None:
+        self._shared = shared
+        self._picker = picker
+        self._plan = plan
+        self._rounds = rounds
+        self._timeout = timeout
+        self._refresh_interval = refresh_interval
+        self._round = 0
+        self._opened = anyio.Event()
+        self._free = set(range(n_workers))
+        self._late: set[int] = set()
+        self._queues: dict[int, deque[Ticket]] = {}
+        self._running: dict[int, Ticket] = {}
+        self._due: dict[int, int] = {}
+        self._serial = [0] * n_workers
+        self._snapshots: dict[int, Snapshot] = {}
+        self._told_empty = False
+        self.abandoned = 0
+        self.crew = range(n_workers)
+
+    async def admit(self, worker: int) -> Ticket:
+        """Wait until a round has a rollout for `worker`."""
+        while not self._queues.get(worker):
+            await self._opened.wait()
+        ticket = self._running[worker] = self._queues[worker].popleft()
+        return ticket
+
+    def note(self, report: Report) -> None:
+        """Learn that a rollout has ended; nothing is done before the round closes."""
+
+    def wants(self, report: Report) -> bool:
+        """The barrier waits for every end of a rollout."""
+        del report
+        return True
+
+    async def gather(self, inbox: MemoryObjectReceiveStream[Report]) -> Sequence[Report]:
+        """Open a round and wait for it to close.
+
+        Raises:
+            anyio.EndOfStream: After the last round, or when a budget or the backend is spent.
+        """
+        if self._shared.stop.reason is not None or self._round == self._rounds:
+            raise anyio.EndOfStream
+        await self._open()
+        reports: list[Report] = []
+        with anyio.move_on_after(self._timeout):
+            while self._due or (self._late and not reports):
+                report = await inbox.receive()
+                reports.append(report)
+                self._welcome_back(report)
+        expired = self._give_up_on_stragglers()
+        reports.sort(key=lambda report: report.ticket.order)
+        await self._close(reports, expired)
+        return reports
+
+    async def _open(self) -> None:
+        index, self._round = self._round, self._round + 1
+        units = await self._plan.units(index)
+        tickets = [await self._ticket(unit, index) for unit in units if unit.worker in self._free]
+        if not units and not self._told_empty:
+            self._told_empty = True
+            self._shared.alerts.warn(
+                f"parallel planned no work for round {index}; rounds without any unit run nothing"
+            )
+        paid = tickets[: self._pay_for(len(tickets))]
+        if tickets and not paid and not self._late:
+            raise anyio.EndOfStream
+        for ticket in paid:
+            self._queues.setdefault(ticket.worker, deque()).append(ticket)
+            self._due[ticket.worker] = self._due.get(ticket.worker, 0) + 1
+        self._free -= self._due.keys()
+        self._opened.set()
+        self._opened = anyio.Event()
+
+    async def _ticket(self, unit: WorkUnit, index: int) -> Ticket:
+        worker = unit.worker
+        due = index % self._refresh_interval == worker % self._refresh_interval
+        if due or worker not in self._snapshots:
+            self._snapshots[worker] = self._shared.head.snapshot
+        serial = self._serial[worker]
+        self._serial[worker] += 1
+        task = await self._picker.pick(unit, index)
+        return Ticket(worker, serial, self._snapshots[worker], unit, task)
+
+    def _pay_for(self, wanted: int) -> int:
+        for paid in range(wanted):
+            try:
+                self._shared.spend.reserve(Unit.ROLLOUT)
+            except Exhausted as spent:
+                self._shared.stop.wind_down(spent.reason)
+                return paid
+        return wanted
+
+    def _welcome_back(self, report: Report) -> None:
+        worker = report.ticket.worker
+        if self._running.get(worker) is report.ticket:
+            del self._running[worker]
+        if worker in self._late:
+            self._late.remove(worker)
+            self._free.add(worker)
+            return
+        self._due[worker] -= 1
+        if report.exhausted:
+            self._drop_queue(worker)
+        if not self._due[worker]:
+            del self._due[worker]
+            self._free.add(worker)
+
+    def _give_up_on_stragglers(self) -> list[Ticket]:
+        stragglers = sorted(self._due)
+        self._due.clear()
+        expired: list[Ticket] = []
+        for worker in stragglers:
+            self._drop_queue(worker)
+            ticket = self._running.get(worker)
+            if ticket is None:
+                self._free.add(worker)
+            else:
+                ticket.expire()
+                self._late.add(worker)
+                expired.append(ticket)
+        self.abandoned += len(expired)
+        return expired
+
+    def _drop_queue(self, worker: int) -> None:
+        for _ in self._queues.pop(worker, ()):
+            self._shared.spend.release(Unit.ROLLOUT)
+            if worker in self._due:
+                self._due[worker] -= 1
+
+    async def _close(self, reports: Sequence[Report], expired: Sequence[Ticket]) -> None:
+        succeeded = failed = 0
+        for report in reports:
+            if report.reward is None:
+                failed += not (report.timed_out or report.exhausted)
+                continue
+            succeeded += 1
+            task = report.ticket.task
+            self._picker.note(task, report.reward)
+            await self._plan.observe(report.ticket.unit, task.id, report.reward)
+        await self._picker.record_all()
+        if expired and self._shared.health.first_error is None:
+            self._shared.health.blame(expired[0].late())
+        self._shared.health.close_round(failed=failed + len(expired), succeeded=succeeded)
+        if self._shared.health.dead:
+            self._shared.stop.at_once(StopReason.ERROR, self._shared.health.first_error)

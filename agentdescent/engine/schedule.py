@@ -1,0 +1,75 @@
+"""The joint that makes one engine of two modes, and what both schedules share."""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol
+
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from agentdescent.core.protocols import TaskSampler, WorkUnit
+from agentdescent.core.task import Task
+from agentdescent.engine.messages import Report, Ticket
+from agentdescent.engine.plugins import consult
+from agentdescent.errors import PluginError
+
+
+class Schedule(Protocol):
+    """When a worker may start, and which reports make one merge. Nothing else differs."""
+
+    @property
+    def crew(self) -> Sequence[int]:
+        """The workers to start."""
+        ...
+
+    def admit(self, worker: int, /) -> Awaitable[Ticket | None]:
+        """Wait until `worker` may start a rollout; None once there is no more work for it."""
+        ...
+
+    def note(self, report: Report, /) -> None:
+        """Learn that a rollout has ended."""
+        ...
+
+    def wants(self, report: Report, /) -> bool:
+        """True when a merge needs `report`: a diff; in rounds also the end of a unit."""
+        ...
+
+    async def gather(self, inbox: MemoryObjectReceiveStream[Report], /) -> Sequence[Report]:
+        """Wait for the reports that make up one merge, in the order they are judged in.
+
+        Raises:
+            anyio.EndOfStream: When the schedule is spent.
+        """
+        ...
+
+
+class Picker:
+    """Asks the task sampler which task of a unit comes next, and tells it what came of it."""
+
+    def __init__(self, sampler: TaskSampler, tasks: Mapping[str, Task]) -> None:
+        self._sampler = sampler
+        self._tasks = tasks
+        self._unrecorded: list[tuple[str, float]] = []
+
+    async def pick(self, unit: WorkUnit, turn: int) -> Task:
+        """The next task of `unit`; every reward noted before is recorded first.
+
+        Raises:
+            PluginError: If the sampler raises or names a task that is not in the unit.
+        """
+        await self.record_all()
+        name: Any = await consult("task_sampler", self._sampler.pick, unit.keys, turn)
+        if name not in self._tasks:
+            raise PluginError(
+                f"task_sampler.pick returned {name!r}, which is no training task; it must return "
+                "one of the ids it is given"
+            )
+        return self._tasks[name]
+
+    def note(self, task: Task, reward: float) -> None:
+        """Keep the reward of one finished rollout for the sampler."""
+        self._unrecorded.append((task.id, reward))
+
+    async def record_all(self) -> None:
+        """Hand what was noted to the sampler, in the order it was noted."""
+        notes, self._unrecorded = self._unrecorded, []
+        for name, reward in notes:
+            await consult("task_sampler", self._sampler.record, name, reward)

@@ -1,0 +1,199 @@
+"""What a run returns."""
+
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+from agentdescent.core.outcomes import StopReason
+from agentdescent.core.usage import Usage
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RoundInfo:
+    """One round, or one sweep of the merger when there are no rounds.
+
+    Attributes:
+        round: Its index, from 0.
+        held_out_reward: Mean reward of the head over all held-out tasks after the merge.
+        n_items: Keys in the head's state.
+        committed: Merges that committed.
+        rejected: Merges that did not.
+        reasons: Tally of merge outcomes, and of proposals that never became candidates.
+        elapsed_s: Seconds since the run began.
+        rollouts: Measured rollouts so far.
+        calls: Calls of `run` and `propose` so far, the gate's included.
+        considered: Evidence cards looked at.
+        discarded_stale: Cards the staleness filter dropped.
+        conflicts_dropped: Cards that lost a contradiction.
+        fused: Commits of more than one diff.
+        screened: Cards whose diff did not help on its own task.
+        blamed: Diffs held responsible for a held-out task that a union lost.
+    """
+
+    round: int
+    held_out_reward: float
+    n_items: int
+    committed: int
+    rejected: int
+    reasons: Mapping[str, int] = field(default_factory=dict[str, int])
+    elapsed_s: float = 0.0
+    rollouts: int = 0
+    calls: int = 0
+    considered: int = 0
+    discarded_stale: int = 0
+    conflicts_dropped: int = 0
+    fused: int = 0
+    screened: int = 0
+    blamed: int = 0
+
+
+@dataclass(slots=True)
+class EvolutionResult:
+    """The evolved artifact and an honest account of how it came about.
+
+    Attributes:
+        state: Its {key: value} state.
+        rendered: The same as text.
+        final_reward: Mean held-out reward, over all held-out tasks.
+        history: One entry a round (or sweep).
+        ledger_log: Newest commits first, "<7 hex> <subject>", 40 at most.
+        error: None, or "<Type>: <message>" of the failure that ended the run.
+        stop_reason: Why it ended; compares equal to its plain word.
+        initial_reward: Held-out reward of the artifact it began with; None if not measurable.
+        version: Version of the artifact in the ledger.
+        warnings: What was warned about during the run.
+        abandoned: Rollouts and synchronous calls that nobody waited for to the end.
+        actor_calls: Calls of `run` and `propose`.
+        rollouts: Rollouts that were measured.
+        wallclock: Seconds, set-up excluded.
+        rollout_seconds: Summed over workers, so it may exceed `wallclock`.
+        eval_seconds: Spent in held-out evaluations, summed over evaluators.
+        stale_considered: Cards that came before the staleness filter.
+        stale_discarded: Cards it dropped.
+        retired_workers: Workers that gave up.
+        cas_conflicts: Merges that lost a commit race.
+        cache_hits: Evaluations answered from memory.
+        cache_misses: Evaluations that were run.
+        usage: What the models were asked for and gave.
+        forced_refreshes: Always 0.
+        stragglers: Always 0 without duration estimates.
+    """
+
+    state: Mapping[str, Any]
+    rendered: str
+    final_reward: float
+    history: list[RoundInfo] = field(default_factory=list[RoundInfo])
+    ledger_log: list[str] = field(default_factory=list[str])
+    error: str | None = None
+    stop_reason: StopReason = StopReason.ROUNDS
+    initial_reward: float | None = None
+    version: int = 1
+    warnings: list[str] = field(default_factory=list[str])
+    abandoned: int = 0
+    actor_calls: int = 0
+    rollouts: int = 0
+    wallclock: float = 0.0
+    rollout_seconds: float = 0.0
+    eval_seconds: float = 0.0
+    stale_considered: int = 0
+    stale_discarded: int = 0
+    retired_workers: int = 0
+    cas_conflicts: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    usage: Usage = field(default_factory=Usage)
+    forced_refreshes: int = 0
+    stragglers: int = 0
+
+    def outcomes(self) -> dict[str, int]:
+        """How often each outcome occurred over the whole run."""
+        tally: Counter[str] = Counter()
+        for info in self.history:
+            tally.update(info.reasons)
+        return dict(tally)
+
+    def time_to_quality(self, target: float) -> float | None:
+        """Seconds until a round ended with at least `target`; None if none did."""
+        return next((i.elapsed_s for i in self.history if i.held_out_reward >= target), None)
+
+    def cost_to_quality(self, target: float) -> int | None:
+        """Rollouts until a round ended with at least `target`; None if none did."""
+        return next((i.rollouts for i in self.history if i.held_out_reward >= target), None)
+
+    def stale_rate(self) -> float:
+        """The share of evidence that the staleness filter dropped."""
+        return self.stale_discarded / self.stale_considered if self.stale_considered else 0.0
+
+    def duplicate_rate(self) -> float:
+        """The share of evaluations answered from memory."""
+        asked = self.cache_hits + self.cache_misses
+        return self.cache_hits / asked if asked else 0.0
+
+    def cost_summary(self) -> str:
+        """One line: rollouts, calls and seconds."""
+        return (
+            f"{self.rollouts:,} rollouts, {self.actor_calls:,} actor calls, "
+            f"{self.wallclock:.1f}s; {self.usage.summary()}"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the result as UTF-8 JSON, replacing `path` atomically.
+
+        Raises:
+            OSError: If the file cannot be written; what was there before is then untouched.
+        """
+        target = Path(path)
+        record = {"schema": SCHEMA, **asdict(self)}
+        record["state"] = dict(self.state)
+        text = json.dumps(record, indent=2, ensure_ascii=False)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "EvolutionResult":
+        """Read a saved result. Missing fields take their defaults, unknown ones are ignored.
+
+        Raises:
+            ValueError: If the file is no result, or one of a newer schema.
+        """
+        content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or "state" not in content:
+            raise ValueError(f"{os.fspath(path)} is not a saved EvolutionResult")
+        record = cast("dict[str, Any]", content)
+        schema = record.get("schema", SCHEMA)
+        if schema > SCHEMA:
+            raise ValueError(
+                f"{os.fspath(path)} has schema {schema}; this version reads up to {SCHEMA}: "
+                "upgrade agentdescent to load it"
+            )
+        known = _known(cls, record)
+        rows: list[dict[str, Any]] = record.get("history", [])
+        known["history"] = [RoundInfo(**_known(RoundInfo, row)) for row in rows]
+        known["usage"] = Usage(**_known(Usage, record.get("usage", {})))
+        known["stop_reason"] = StopReason(record.get("stop_reason", StopReason.ROUNDS))
+        return cls(**known)
+
+
+def _known(kind: Any, record: Mapping[str, Any]) -> dict[str, Any]:
+    names = {f.name for f in fields(kind) if f.init}
+    return {key: value for key, value in record.items() if key in names}
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean of a non-empty sequence."""
+    return sum(values) / len(values)
