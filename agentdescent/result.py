@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from agentdescent.core.outcomes import StopReason
-from agentdescent.core.usage import Usage
+from agentdescent.usage import Usage
 
 SCHEMA = 1
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import EvaluationFigures, LedgerStore
 from agentdescent.core.spend import Unit
-from agentdescent.core.usage import Usage
+from agentdescent.usage import Usage
 from agentdescent.engine.held_out import HeldOut
 from agentdescent.engine.journal import Journal
 from agentdescent.engine.messages import Snapshot
@@ -53,6 +53,10 @@ class Accounts:
         if result.error is not None:
             self._shared.alerts.warn(
                 f"the run stopped early after {len(result.history)} round(s): {result.error}"
+            )
+        elif self._held_out.recall() is None:
+            self._shared.alerts.warn(
+                "the final version could not be measured; final_reward is the last one known"
             )
         try:
             result.ledger_log = await store.log(limit=LOG_LINES)

@@ -66,12 +66,7 @@ async def evolve_parts(parts: Parts) -> EvolutionResult:
             when something had been committed before.
     """
     try:
-        with ungrouped():
-            async with anyio.create_task_group() as listeners:
-                parts.events.start(listeners)
-                await _evolve(parts)
-                result = await parts.accounts.result(parts.store)
-                await parts.events.finish(RunEnded(anyio.current_time(), result))
+        return await _told(parts)
     except ContractError as error:
         error.partial_result = parts.accounts.partial(StopReason.ERROR, error)
         raise
@@ -79,7 +74,17 @@ async def evolve_parts(parts: Parts) -> EvolutionResult:
         interrupted = parts.accounts.partial(StopReason.INTERRUPTED)
         await parts.events.abort(RunEnded(anyio.current_time(), interrupted))
         raise
-    return result
+
+
+async def _told(parts: Parts) -> EvolutionResult:
+    with ungrouped():
+        async with anyio.create_task_group() as listeners:
+            parts.events.start(listeners)
+            await _evolve(parts)
+            result = await parts.accounts.result(parts.store)
+            await parts.events.finish(RunEnded(anyio.current_time(), result))
+            return result
+    raise AssertionError("a task group never swallows an error")
 
 
 async def _evolve(parts: Parts) -> None:
@@ -102,7 +107,7 @@ async def _within_budget(parts: Parts) -> None:
             if stop.reason is None:
                 await _work_and_merge(parts, outbox, inbox)
         if clock.cancelled_caught:
-            stop.wind_down(StopReason.MAX_SECONDS)
+            stop.reason = StopReason.MAX_SECONDS
         if stop.reason not in SPENT and stop.reason is not StopReason.ERROR:
             await parts.merger.flush(inbox)
 

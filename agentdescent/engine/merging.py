@@ -1,6 +1,6 @@
 """An aggregator, reference or custom, as the merger drives it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentdescent.core.contracts import require_methods
@@ -42,8 +42,8 @@ class Merging:
 
     def pending(self) -> int:
         """Cards that wait for a merge, as far as the aggregator tells."""
-        pending = getattr(self._aggregator, "pending", None)
-        return pending() if callable(pending) else 0
+        pending: Callable[[], int] | None = getattr(self._aggregator, "pending", None)
+        return 0 if pending is None else pending()
 
 
 METHODS = ("ingest", "step")

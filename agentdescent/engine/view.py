@@ -69,7 +69,9 @@ class LedgerView:
         """Publish what another run has committed since; then as `snapshot`."""
         stored = (await self._store.read()).get(self._identity.id)
         if stored is not None and stored.version > self._head.snapshot.version:
-            self._publish(self._rendered(stored.version, stored.state))
+            foreign = self._rendered(stored.version, stored.state)
+            self._head.publish(foreign)
+            self._on_publish(foreign)
         return await self.snapshot()
 
     @either
@@ -100,12 +102,7 @@ class LedgerView:
             artifact.id, next_head.state, base, self._identity.blast_radius, artifact.contract
         )
         async with self._store.locked():
-            with anyio.CancelScope(shield=True):
-                name, version = await self._store.commit(entry, base, note)
-                self._publish(Snapshot(version, next_head.state, next_head.rendered))
-        if self._emit is not None:
-            self._emit(Committed(anyio.current_time(), artifact.id, version, name))
-        return name, version
+            return await self._commit_and_publish(entry, note, next_head)
 
     @either
     async def promote_to_stable(self, artifact_id: str) -> int | None:
@@ -122,13 +119,22 @@ class LedgerView:
         head = self._head.snapshot.version
         return self._head.lag(card.diff.ops, card.base_version.get(self._identity.id, head))
 
+    async def _commit_and_publish(
+        self, entry: Stored, note: CommitNote, next_head: Snapshot
+    ) -> tuple[str, int]:
+        with anyio.CancelScope(shield=True):
+            commit = await self._store.commit(entry, entry.version, note)
+            self._head.publish(next_head)
+            self._on_publish(next_head)
+            if self._emit is not None:
+                now = anyio.current_time()
+                self._emit(Committed(now, entry.artifact_id, next_head.version, commit[0]))
+            return commit
+        raise AssertionError("a scope that nobody cancels swallows nothing")
+
     def _rendered(self, version: int, state: State) -> Snapshot:
         ordered = {key: state[key] for key in sorted(state)}
         return Snapshot(version, ordered, ask("strategy", self._strategy.render, ordered))
-
-    def _publish(self, snapshot: Snapshot) -> None:
-        self._head.publish(snapshot)
-        self._on_publish(snapshot)
 
     def _artifact(
         self, version: int, state: State, contract: Contract, name: str | None = None

@@ -1,0 +1,274 @@
+"""From arguments to the objects a run is made of: the only room that knows the defaults."""
+
+import math
+import random
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+
+from agentdescent.agents.executor import Executor, is_async
+from agentdescent.config import AggregatorConfig
+from agentdescent.console import log_progress, progress_on_log
+from agentdescent.core.artifact import TEXT_CONTRACT, EvolvingArtifact
+from agentdescent.core.outcomes import StopReason
+from agentdescent.core.protocols import Door, EvaluationFigures, LedgerStore, Stored
+from agentdescent.core.spend import Spend, Unit
+from agentdescent.engine.accounts import Accounts
+from agentdescent.engine.alerts import Alerts
+from agentdescent.engine.barrier_free import BarrierFree
+from agentdescent.engine.budget import EarlyStop, Stop
+from agentdescent.engine.events import Events
+from agentdescent.engine.head import Head
+from agentdescent.engine.health import Health
+from agentdescent.engine.held_out import HeldOut
+from agentdescent.engine.journal import Journal, Solved
+from agentdescent.engine.loop import Parts, evolve_parts
+from agentdescent.engine.merger import Merger
+from agentdescent.engine.merging import Merging
+from agentdescent.engine.messages import Snapshot
+from agentdescent.engine.plugins import ask
+from agentdescent.engine.recorder import Recorder
+from agentdescent.engine.rollout import Rollouts
+from agentdescent.engine.rounds import Plan, Rounds
+from agentdescent.engine.schedule import Picker, Schedule
+from agentdescent.engine.shared import Shared
+from agentdescent.engine.view import LedgerView
+from agentdescent.evaluate.memo import Memo
+from agentdescent.evaluate.pool import EvaluationPool, widths
+from agentdescent.evaluate.verifier import Verifier
+from agentdescent.ledger import GitLedger, scratch_ledger
+from agentdescent.merge.aggregator import Aggregator
+from agentdescent.policy.governance import AuditScheduler
+from agentdescent.policy.parallel import shard_round_robin, validate_plan
+from agentdescent.policy.staleness import get_policy
+from agentdescent.request import Request, understand
+from agentdescent.result import EvolutionResult
+from agentdescent.threads import DaemonThreads
+
+
+async def evolve_assembled(options: Mapping[str, Any], *, script: bool) -> EvolutionResult:
+    """Check `options`, open the ledger, build the parts, run them and close everything.
+
+    Args:
+        options: The arguments of `async_evolve`, by name.
+        script: They came through `evolve`, whose defaults differ.
+    """
+    alerts = Alerts()
+    request = understand(options, alerts, script=script)
+    threads = DaemonThreads()
+    with ExitStack() as stack:
+        stack.callback(threads.close)
+        if request.config.verbose:
+            stack.enter_context(progress_on_log())
+        async with _open_ledger(request) as store:
+            stored = await _stored(request, store, alerts)
+            parts = _Assembly(request, store, stored, threads, alerts).parts()
+            return await evolve_parts(parts)
+
+
+@asynccontextmanager
+async def _open_ledger(request: Request) -> AsyncGenerator[LedgerStore]:
+    if request.ledger is None and request.repo_path is None:
+        async with scratch_ledger() as scratch:
+            yield scratch
+        return
+    store = request.ledger or GitLedger(request.repo_path)
+    try:
+        await store.open()
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.close()
+
+
+async def _stored(request: Request, store: LedgerStore, alerts: Alerts) -> Stored:
+    """The artifact to go on from: what the ledger holds, else the strategy's first state."""
+    config = request.config
+    found = (await store.read()).get(config.artifact_id)
+    if found is None:
+        state = request.initial_state or ask("strategy", request.strategy.initial)
+        radius = config.blast_radius
+        return await store.register(Stored(config.artifact_id, state, 1, radius, TEXT_CONTRACT))
+    if request.initial_state:
+        alerts.warn(
+            f"initial_state is ignored: {request.repo_path or 'the ledger'} holds version "
+            f"{found.version} of {config.artifact_id!r} already; use a fresh repo_path to begin anew"
+        )
+    if found.blast_radius != config.blast_radius:
+        alerts.warn(
+            f"blast_radius={config.blast_radius} differs from the stored {found.blast_radius}; "
+            "the stricter, larger one holds"
+        )
+    return found
+
+
+class _Assembly:
+    """Wires one run together, from the bottom up."""
+
+    def __init__(
+        self,
+        request: Request,
+        store: LedgerStore,
+        stored: Stored,
+        threads: DaemonThreads,
+        alerts: Alerts,
+    ) -> None:
+        self._request = request
+        self._store = store
+        self._threads = threads
+        config = request.config
+        state = {key: stored.state[key] for key in sorted(stored.state)}
+        rendered = ask("strategy", request.strategy.render, state)
+        listeners = [*request.listeners, *([log_progress] if config.verbose else [])]
+        self._events = Events(listeners, alerts)
+        self._shared = Shared(
+            head=Head(Snapshot(stored.version, state, rendered)),
+            spend=Spend(_limits(request)),
+            health=Health(config.max_worker_errors, config.n_workers, alerts),
+            stop=Stop(),
+            early=EarlyStop(config.target_reward, config.patience),
+            alerts=alerts,
+            emit=self._events.emit if listeners else None,
+        )
+        self._artifact = EvolvingArtifact(
+            id=config.artifact_id,
+            blast_radius=max(stored.blast_radius, config.blast_radius),
+            contract=stored.contract,
+        )
+        self._executor = Executor(threads, self._shared.spend, request.usage)
+
+    def parts(self) -> Parts:
+        """Everything the loop needs."""
+        request, shared, config = self._request, self._shared, self._request.config
+        run = self._executor.door(request.run, counts=True)
+        reward = self._executor.door(request.reward, counts=False)
+        pool = self._pool(run, reward)
+        merging = self._merging(pool)
+        solved = None
+        if config.stop_when_solved:
+            ids = frozenset(task.id for task in request.train)
+            solved = Solved(ids, config.solved_threshold, merging.pending)
+        n_train = len(request.train)
+        journal = Journal(shared, solved, n_train=n_train, sweeps=config.asynchronous)
+        recorder = Recorder(shared, journal, request.on_round, config.artifact_id)
+        held_out = HeldOut(shared, pool, request.held_out)
+        schedule = self._schedule()
+        abandoned = partial(_abandoned, schedule, self._threads)
+        return Parts(
+            shared=shared,
+            schedule=schedule,
+            rollouts=self._rollouts(run, reward),
+            journal=journal,
+            merger=Merger(shared, merging, held_out, journal, recorder, sweeps=config.asynchronous),
+            merging=merging,
+            accounts=Accounts(
+                shared,
+                held_out,
+                journal,
+                recorder,
+                usage=request.usage,
+                abandoned=abandoned,
+                figures=partial(_figures, pool),
+            ),
+            events=self._events,
+            store=self._store,
+            evaluators=pool.open,
+            max_seconds=_seconds(config.max_seconds),
+            counts=(n_train, len(request.held_out)),
+        )
+
+    def _pool(self, run: Door, reward: Door) -> EvaluationPool:
+        request = self._request
+        config = request.config
+        return EvaluationPool(
+            run,
+            reward,
+            Memo(request.run, request.reward, config.evaluation_key),
+            width=widths(len(request.held_out), is_async(request.run), config.eval_concurrency),
+            repeats=config.eval_repeats,
+            jitter=random.Random(config.seed),  # noqa: S311 - it spreads retries
+        )
+
+    def _merging(self, pool: EvaluationPool) -> Merging:
+        request, config = self._request, self._request.config
+        agg_config = request.agg_config or AggregatorConfig()
+        policy = request.staleness_policy or get_policy("guarded")
+        verifier = Verifier(
+            pool,
+            request.held_out,
+            eval_waves=agg_config.eval_waves,
+            confirm=config.confirm,
+            cheap_tasks=config.cheap_eval_tasks,
+            oracle_budget=config.oracle_budget,
+        )
+        view = LedgerView(
+            store=self._store,
+            head=self._shared.head,
+            strategy=request.strategy,
+            artifact=self._artifact,
+            runtime=verifier,
+            on_publish=pool.follow_head,
+            emit=self._shared.emit,
+        )
+        build = request.aggregator_factory or Aggregator
+        return Merging(
+            ask("aggregator_factory", build, view, verifier, AuditScheduler(), agg_config, policy)
+        )
+
+    def _rollouts(self, run: Door, reward: Door) -> Rollouts:
+        request, config = self._request, self._request.config
+        in_rounds = not config.asynchronous
+        return Rollouts(
+            run=run,
+            reward=reward,
+            propose=self._executor.door(request.propose, counts=True),
+            strategy=request.strategy,
+            artifact_id=config.artifact_id,
+            solved_threshold=config.solved_threshold,
+            self_verify=config.self_verify,
+            slots=anyio.CapacityLimiter(config.max_concurrency) if in_rounds else None,
+            leashed=in_rounds and config.round_timeout is not None,
+        )
+
+    def _schedule(self) -> Schedule:
+        request, config = self._request, self._request.config
+        tasks = {task.id: task for task in request.train}
+        picker = Picker(request.task_sampler, tasks)
+        if config.asynchronous:
+            shards = shard_round_robin(list(tasks), config.n_workers)
+            return BarrierFree(self._shared, picker, shards, async_ratio=config.async_ratio)
+        validate = partial(validate_plan, n_workers=config.n_workers, known_ids=tasks.keys())
+        return Rounds(
+            self._shared,
+            picker,
+            Plan(request.parallel, validate, config.n_workers, list(tasks)),
+            n_workers=config.n_workers,
+            rounds=request.rounds,
+            timeout=config.round_timeout,
+            refresh_interval=config.refresh_interval,
+        )
+
+
+def _limits(request: Request) -> Mapping[Unit, tuple[int | None, StopReason]]:
+    config = request.config
+    rollouts = StopReason.MAX_ITERS if config.asynchronous else StopReason.MAX_ROLLOUTS
+    return {
+        Unit.ROLLOUT: (request.rollout_budget, rollouts),
+        Unit.CALL: (config.max_calls, StopReason.MAX_CALLS),
+    }
+
+
+def _seconds(limit: float | None) -> float | None:
+    return None if limit is None or math.isinf(limit) else limit
+
+
+def _abandoned(schedule: Schedule, threads: DaemonThreads) -> int:
+    overdue = schedule.abandoned if isinstance(schedule, Rounds) else 0
+    return overdue + threads.abandoned
+
+
+def _figures(pool: EvaluationPool) -> EvaluationFigures:
+    return EvaluationFigures(pool.cache_hits, pool.cache_misses, pool.eval_seconds)

@@ -1,0 +1,248 @@
+"""What the caller asks for: every argument checked, every default filled in."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentdescent.config import AggregatorConfig, RunConfig, validated
+from agentdescent.core.contracts import check_callable, require_methods
+from agentdescent.core.events import Event
+from agentdescent.core.protocols import (
+    AggregatorFactory,
+    LedgerStore,
+    ParallelStrategy,
+    StalenessPolicy,
+    Strategy,
+    TaskSampler,
+)
+from agentdescent.core.task import MIN_TASKS, Task, refuse_duplicate_ids, split_held_out
+from agentdescent.usage import Usage
+from agentdescent.engine.alerts import Alerts
+from agentdescent.policy.governance import assert_mutable
+from agentdescent.policy.parallel import DataParallel, refuse_unsupported
+from agentdescent.policy.rewards import preflight
+from agentdescent.policy.sampling import RoundRobin
+from agentdescent.policy.strategies import AppendRules
+
+DEFAULT_ROUNDS = 15
+DEFAULT_SECONDS = 20.0
+SMALL_HELD_OUT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The arguments of one run, checked and complete; names as in `async_evolve`."""
+
+    config: RunConfig
+    train: Sequence[Task]
+    held_out: Sequence[Task]
+    reward: Callable[..., Any]
+    run: Callable[..., Any]
+    propose: Callable[..., Any]
+    strategy: Strategy
+    parallel: ParallelStrategy
+    task_sampler: TaskSampler
+    rounds: int
+    rollout_budget: int | None
+    initial_state: Mapping[str, Any] | None
+    repo_path: str | os.PathLike[str] | None
+    ledger: LedgerStore | None
+    agg_config: AggregatorConfig | None
+    staleness_policy: StalenessPolicy | None
+    aggregator_factory: AggregatorFactory | None
+    on_round: Callable[[Any], Any] | None
+    listeners: Sequence[Callable[[Event], Any]]
+    usage: Usage
+
+
+def understand(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> Request:
+    """Check everything that can be known before the first model call.
+
+    Raises:
+        ValueError: If an argument cannot be honoured.
+        TypeError: If a callable or plug-in has the wrong form.
+        GovernanceError: If `artifact_id` is reserved.
+        RewardContractError: If a ready-made scorer cannot score one of the tasks.
+    """
+    config = _config(options, alerts, script=script)
+    run, propose = _actor(options)
+    strategy = options["strategy"] or AppendRules()
+    require_methods("strategy", strategy, ("initial", "render", "to_diff"))
+    parallel = options["parallel"] or DataParallel()
+    require_methods("parallel", parallel, ("plan",))
+    refuse_unsupported(parallel)
+    sampler = options["task_sampler"] or RoundRobin()
+    require_methods("task_sampler", sampler, ("pick", "record"))
+    inherit = getattr(sampler, "inherit_threshold", None)
+    if inherit is not None:
+        inherit(config.solved_threshold)
+    check_callable("reward", options["reward"], ("task", "output"))
+    train, held_out = _tasks(options["tasks"], options["reward"], config, alerts)
+    return Request(
+        config=config,
+        train=train,
+        held_out=held_out,
+        reward=options["reward"],
+        run=run,
+        propose=_bound(propose, strategy),
+        strategy=strategy,
+        parallel=parallel,
+        task_sampler=sampler,
+        rounds=config.rounds or DEFAULT_ROUNDS,
+        rollout_budget=_rollout_budget(config, script=script),
+        initial_state=options["initial_state"] or None,
+        repo_path=options["repo_path"],
+        ledger=_ledger(options),
+        agg_config=_agg_config(options["agg_config"]),
+        staleness_policy=_policy(options["staleness_policy"]),
+        aggregator_factory=options["aggregator_factory"],
+        on_round=_optional_callable("on_round", options["on_round"], ("info",)),
+        listeners=_listeners(options["on_event"]),
+        usage=options["usage"] or Usage(),
+    )
+
+
+def _config(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> RunConfig:
+    values = {name: options[name] for name in RunConfig.model_fields if name in options}
+    if values["asynchronous"] is None:
+        values["asynchronous"] = not script
+    config = validated(RunConfig, **values)
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", config.artifact_id):
+        raise ValueError(
+            f"artifact_id={config.artifact_id!r} cannot name a directory of the ledger; use "
+            "letters, digits, '_', '-' and '.', not beginning with '.' or '-'"
+        )
+    assert_mutable(config.artifact_id)
+    return _barrier_free(options, config, alerts, script=script) if config.asynchronous else config
+
+
+def _barrier_free(
+    options: Mapping[str, Any], config: RunConfig, alerts: Alerts, *, script: bool
+) -> RunConfig:
+    """Warn about every argument that means something else, or nothing, without barriers."""
+    ignored = {
+        "parallel": options["parallel"] is not None,
+        "max_concurrency": config.max_concurrency != 1,
+        "round_timeout": config.round_timeout is not None,
+        "refresh_interval": config.refresh_interval != 1,
+    }
+    for name in (name for name, given in ignored.items() if given):
+        alerts.warn(
+            f"asynchronous=True ignores {name}=: there are no rounds; drop it, or use "
+            "asynchronous=False"
+        )
+    if config.rounds is not None and config.rollout_budget is None:
+        alerts.warn(
+            f"rounds={config.rounds} is reinterpreted as a budget of "
+            f"{config.rounds * config.n_workers} rollouts (rounds x n_workers), since "
+            "asynchronous=True has no rounds; give max_iters to say so directly"
+        )
+    if config.max_seconds is not None:
+        return config
+    if script:
+        alerts.warn(
+            f"max_seconds=None becomes {DEFAULT_SECONDS} seconds under asynchronous=True; give "
+            "max_seconds, or math.inf for no limit"
+        )
+    return config.model_copy(update={"max_seconds": DEFAULT_SECONDS})
+
+
+def _rollout_budget(config: RunConfig, *, script: bool) -> int | None:
+    if config.rollout_budget is not None or not config.asynchronous:
+        return config.rollout_budget
+    if config.rounds is not None:
+        return config.rounds * config.n_workers
+    return DEFAULT_ROUNDS * config.n_workers if script else None
+
+
+def _actor(options: Mapping[str, Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    agent = options["agent"]
+    run = options["run"] or getattr(agent, "solve", None)
+    propose = options["propose"] or getattr(agent, "propose", None)
+    if run is None or propose is None:
+        missing = "run" if run is None else "propose"
+        given = f"agent={type(agent).__name__} has no such method" if agent else "no agent is given"
+        raise ValueError(
+            f"there is no {missing}: {given}; give agent= with solve and propose, or both run= "
+            "and propose="
+        )
+    check_callable("run", run, ("rendered", "task"))
+    check_callable("propose", propose, ("rendered", "task", "output", "reward"))
+    return run, propose
+
+
+def _bound(propose: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:
+    """A ready-made reflector asks for what the strategy can read, once it knows the strategy."""
+    owner = getattr(propose, "__self__", None)
+    if owner is not None and hasattr(owner, "bind"):
+        return owner.bind(strategy).propose
+    bind = getattr(propose, "bind", None)
+    return propose if bind is None else bind(strategy)
+
+
+def _tasks(
+    tasks: Iterable[Task], reward: object, config: RunConfig, alerts: Alerts
+) -> tuple[list[Task], list[Task]]:
+    listed = list(tasks)
+    if len(listed) < MIN_TASKS:
+        raise ValueError(
+            f"tasks has {len(listed)} task(s); at least {MIN_TASKS} are needed, to train on some "
+            "and hold others out; add tasks"
+        )
+    refuse_duplicate_ids(listed)
+    train, held_out = split_held_out(
+        listed, config.held_out_frac, shuffle=config.shuffle, seed=config.seed
+    )
+    preflight(reward, listed)
+    if config.max_calls is not None and config.max_calls < len(held_out):
+        raise ValueError(
+            f"max_calls={config.max_calls} does not even cover scoring the {len(held_out)} "
+            "held-out tasks once; raise max_calls or lower held_out_frac"
+        )
+    if len(held_out) < SMALL_HELD_OUT:
+        alerts.warn(
+            f"every decision of this run rests on {len(held_out)} held-out task(s); raise "
+            "held_out_frac or add tasks"
+        )
+    return train, held_out
+
+
+def _ledger(options: Mapping[str, Any]) -> LedgerStore | None:
+    ledger = options["ledger"]
+    if ledger is not None and options["repo_path"] is not None:
+        raise ValueError("ledger= and repo_path= both say where the ledger is; give one of them")
+    if ledger is not None:
+        require_methods("ledger", ledger, ("open", "read", "register", "commit", "close"))
+    return ledger
+
+
+def _agg_config(config: object) -> AggregatorConfig | None:
+    if config is None or isinstance(config, AggregatorConfig):
+        return config
+    raise TypeError(
+        f"agg_config must be an AggregatorConfig, got {type(config).__name__}; write "
+        "agg_config=AggregatorConfig(...)"
+    )
+
+
+def _policy(policy: Any) -> StalenessPolicy | None:
+    if policy is not None:
+        require_methods("staleness_policy", policy, ("decide",))
+    return policy
+
+
+def _optional_callable(
+    name: str, function: Any, parameters: tuple[str, ...]
+) -> Callable[..., Any] | None:
+    if function is not None:
+        check_callable(name, function, parameters)
+    return function
+
+
+def _listeners(given: Any) -> Sequence[Callable[[Event], Any]]:
+    listeners = list(given) if isinstance(given, Sequence) else [given]
+    for listener in listeners:
+        check_callable("on_event", listener, ("event",))
+    return listeners
