@@ -5,19 +5,37 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction, ismethod
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio.from_thread
+from anyio.lowlevel import checkpoint_if_cancelled
 
-from agentdescent.errors import ungrouped
+from agentdescent.core.leash import Leash
+from agentdescent.errors import BackendError, ungrouped
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
+Lock = threading.Lock
+"""For the few values that user code in threads and the event loop both write."""
+
 _Jobs = SimpleQueue[Callable[[], None] | None]
+
+
+def is_async(function: object) -> bool:
+    """True if calling `function` gives a coroutine.
+
+    So it is for coroutine functions, for partials and bound methods of them, and for objects with
+    an `async def __call__`. A plain function that returns an awaitable cannot be told by its looks.
+    """
+    while isinstance(function, partial) or ismethod(function):
+        function = function.func if isinstance(function, partial) else function.__func__
+    return iscoroutinefunction(function) or iscoroutinefunction(
+        getattr(type(function), "__call__", None)  # noqa: B004 - asks what kind it is
+    )
 
 
 class DaemonThreads:
@@ -37,31 +55,51 @@ class DaemonThreads:
         self.abandoned = 0
         self.running = 0
 
-    async def run(self, function: Callable[..., T], *args: object) -> T:
-        """Call `function` in a thread, in a copy of the current context, and wait for it."""
+    async def run(self, function: Callable[..., T], *args: object, leash: Leash | None = None) -> T:
+        """Call `function` in a thread, in a copy of the current context, and wait for it.
+
+        Cancelled before, it does not call; cancelled meanwhile, it abandons the thread.
+
+        Args:
+            function: What to call.
+            *args: Its arguments.
+            leash: Counts the thread while this call waits for it.
+
+        Raises:
+            BackendError: If `function` raised what no task can be handed: StopIteration, or a
+                cancellation that nobody had asked for.
+        """
+        await checkpoint_if_cancelled()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
         jobs = self._idle.pop() if self._idle else _start_thread()
 
         def job() -> None:
+            outcome = _attempt(context, function, args)
             try:
-                outcome = partial(_settle, done, context.run(function, *args))
-            except BaseException as error:  # noqa: BLE001 - carried to whoever waits
-                outcome = partial(_fail, done, error)
-            try:
-                loop.call_soon_threadsafe(self._finish, jobs, outcome)
+                loop.call_soon_threadsafe(self._finish, jobs, done, outcome)
             except RuntimeError:  # the loop is gone, and with it everyone who cared
                 jobs.put(None)
 
         self.running += 1
         jobs.put(job)
+        return await self._wait(done, leash)
+
+    async def _wait(self, done: "asyncio.Future[T]", leash: Leash | None) -> T:
+        if leash is not None:
+            leash.in_thread += 1
         try:
             return await done
         except asyncio.CancelledError:
             if done.cancelled():
                 self.abandoned += 1
+            else:
+                done.exception()  # it came too late: the loop must not report it as lost
             raise
+        finally:
+            if leash is not None:
+                leash.in_thread -= 1
 
     def close(self) -> None:
         """End the idle threads; a busy one ends after its call."""
@@ -69,13 +107,32 @@ class DaemonThreads:
         while self._idle:
             self._idle.pop().put(None)
 
-    def _finish(self, jobs: _Jobs, outcome: Callable[[], None]) -> None:
+    def _finish(self, jobs: _Jobs, done: "asyncio.Future[T]", outcome: "_Outcome[T]") -> None:
         self.running -= 1
         if self._closed:
             jobs.put(None)
         else:
             self._idle.append(jobs)
-        outcome()
+        if done.cancelled():
+            return
+        if outcome[1] is None:
+            done.set_result(outcome[0])
+        else:
+            done.set_exception(outcome[1])
+
+
+_Outcome = tuple[T, None] | tuple[None, BaseException]
+
+
+def _attempt(
+    context: contextvars.Context, function: Callable[..., T], args: tuple[object, ...]
+) -> _Outcome[T]:
+    try:
+        return context.run(function, *args), None
+    except (StopIteration, asyncio.CancelledError) as error:
+        return None, _from_within(function, error)
+    except BaseException as error:  # noqa: BLE001 - carried to whoever waits
+        return None, error
 
 
 def _start_thread() -> _Jobs:
@@ -84,27 +141,71 @@ def _start_thread() -> _Jobs:
     def serve() -> None:
         while (job := jobs.get()) is not None:
             job()
+            del job  # an idle thread keeps no argument or result alive
 
     threading.Thread(target=serve, name="agentdescent", daemon=True).start()
     return jobs
 
 
-def _settle(done: asyncio.Future[T], result: T) -> None:
-    if not done.done():
-        done.set_result(result)
+def _from_within(source: object, error: BaseException) -> BackendError:
+    name = getattr(source, "__qualname__", type(source).__name__)
+    wrapped = BackendError(
+        f"{name} ended with {type(error).__name__} of its own making; catch it there, or raise "
+        "another error"
+    )
+    wrapped.__cause__ = error
+    return wrapped
 
 
-def _fail(done: asyncio.Future[Any], error: BaseException) -> None:
-    if done.done():
-        return
-    if isinstance(error, StopIteration):  # a future cannot carry it
-        wrapped = RuntimeError("user code raised StopIteration")
-        wrapped.__cause__ = error
-        error = wrapped
-    done.set_exception(error)
+_Seat = tuple[DaemonThreads, Leash | None, int]
+"""Where user code on the loop sends its own blocking calls, and the thread which that loop has."""
+
+_seat: contextvars.ContextVar[_Seat | None] = contextvars.ContextVar("_seat", default=None)
 
 
-_here = threading.local()
+async def follow(awaitable: Awaitable[T], threads: DaemonThreads, leash: Leash | None) -> T:
+    """Await user code on the loop; what it passes to `in_thread` runs in `threads`, on `leash`.
+
+    Raises:
+        BackendError: If it ended with a cancellation that nobody had asked for, which would
+            otherwise end the awaiting task without a word.
+    """
+    token = _seat.set((threads, leash, threading.get_ident()))
+    try:
+        return await awaitable
+    except asyncio.CancelledError as error:
+        if _is_called_off():
+            raise
+        raise _from_within(awaitable, error) from error
+    finally:
+        _seat.reset(token)
+
+
+def _is_called_off() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def in_thread(function: Callable[..., T], *args: object) -> T:
+    """Call `function` in a thread: one of the run around us, outside a run one of its own.
+
+    Cancelled, it abandons the thread.
+    """
+    seat = _seat.get()
+    if seat is not None and seat[2] == threading.get_ident():
+        return await seat[0].run(function, *args, leash=seat[1])
+    threads = DaemonThreads()
+    try:
+        return await threads.run(function, *args)
+    finally:
+        threads.close()
+
+
+class _Hook(threading.local):
+    portal: anyio.from_thread.BlockingPortal | None = None
+
+
+_hook = _Hook()
 
 
 def either(
@@ -118,13 +219,28 @@ def either(
 
     @wraps(method)
     def call(self: S, *args: P.args, **kwargs: P.kwargs) -> Any:
-        portal: anyio.from_thread.BlockingPortal | None = getattr(_here, "portal", None)
+        portal = _hook.portal
         if portal is None:
             return method(self, *args, **kwargs)
-        return portal.call(partial(method, self, *args, **kwargs))
+        value, error = portal.call(_carried, partial(method, self, *args, **kwargs))
+        if error is None:
+            return value
+        try:
+            raise error
+        finally:
+            del error  # else the error and this frame keep each other alive
 
     call.__dict__["serves_both"] = True
     return call
+
+
+async def _carried(function: Callable[[], Awaitable[T]]) -> _Outcome[T]:
+    try:
+        return await function(), None
+    except anyio.get_cancelled_exc_class():
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised in the hook's own thread
+        return None, error
 
 
 async def invoke(method: Callable[..., Any], *args: object) -> Any:
@@ -132,10 +248,9 @@ async def invoke(method: Callable[..., Any], *args: object) -> Any:
 
     Reference implementations (`either`) and coroutine functions run on the loop. A plain `def` runs
     in a daemon thread of its own, where `either` methods block; an awaitable that it returns is
-    awaited.
+    awaited. Cancelled, it calls off what runs on the loop and abandons the thread.
     """
-    function = getattr(method, "__func__", method)
-    if iscoroutinefunction(function) or getattr(function, "serves_both", False):
+    if is_async(method) or getattr(method, "serves_both", False):
         return await method(*args)
     value = await _in_hook_thread(method, *args)
     return await value if isawaitable(value) else value
@@ -156,8 +271,8 @@ async def _in_hook_thread(method: Callable[..., Any], *args: object) -> Any:
 def _with_portal(
     portal: anyio.from_thread.BlockingPortal, method: Callable[..., Any], *args: object
 ) -> Any:
-    _here.portal = portal
+    _hook.portal = portal
     try:
         return method(*args)
     finally:
-        del _here.portal
+        _hook.portal = None

@@ -1,0 +1,45 @@
+"""What a model's reply says once its packaging is off."""
+
+import re
+
+_THOUGHT = re.compile(r"^[ \t]*<(think|thinking)>.*?</\1>", re.DOTALL | re.MULTILINE)
+_UNFINISHED_THOUGHT = re.compile(r"^[ \t]*<(?:think|thinking)>", re.MULTILINE)
+_TAIL_OF_THOUGHT = re.compile(
+    r"\A(?:(?!<think).)*?</(?:think|thinking)>[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_FENCE = re.compile(r"(`{3,}|~{3,})([^`\n]*)\Z")
+_NONE = re.compile(r"[\W_]*none[\W_]*", re.IGNORECASE)
+
+
+def visible(reply: str) -> str:
+    """The answer in `reply`: without thinking, without a fence around the whole, stripped.
+
+    A think block counts where it begins a line, so that a sentence may speak of such tags. "" when
+    nothing is left, or when thinking never came to an end.
+    """
+    text = _TAIL_OF_THOUGHT.sub("", _THOUGHT.sub("", reply))
+    if _UNFINISHED_THOUGHT.search(text):
+        return ""
+    return _unfenced(text.strip()).strip()
+
+
+def declines(text: str) -> bool:
+    """True if `text` is the word NONE and nothing else but decoration."""
+    return _NONE.fullmatch(text) is not None
+
+
+def _unfenced(text: str) -> str:
+    lines = text.split("\n")
+    opening = _FENCE.match(lines[0])
+    if opening is None or len(lines) < 2:
+        return text
+    mark = opening[1]
+    depth = 1
+    for index, line in enumerate(lines[1:], start=1):
+        fence = _FENCE.match(line.strip())
+        if fence is None or not fence[1].startswith(mark):
+            continue
+        depth += 1 if fence[2].strip() else -1
+        if depth == 0:
+            return "\n".join(lines[1:index]) if index == len(lines) - 1 else text
+    return text
