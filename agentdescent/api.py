@@ -22,9 +22,9 @@ from agentdescent.core.protocols import (
     TaskSampler,
 )
 from agentdescent.core.task import Task
-from agentdescent.usage import Usage
 from agentdescent.errors import EvolutionInterrupted
 from agentdescent.result import EvolutionResult, RoundInfo
+from agentdescent.usage import Usage
 
 P = ParamSpec("P")
 

@@ -163,7 +163,6 @@ class _Assembly:
             rollouts=self._rollouts(run, reward),
             journal=journal,
             merger=Merger(shared, merging, held_out, journal, recorder, sweeps=config.asynchronous),
-            merging=merging,
             accounts=Accounts(
                 shared,
                 held_out,

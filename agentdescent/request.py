@@ -18,13 +18,13 @@ from agentdescent.core.protocols import (
     TaskSampler,
 )
 from agentdescent.core.task import MIN_TASKS, Task, refuse_duplicate_ids, split_held_out
-from agentdescent.usage import Usage
 from agentdescent.engine.alerts import Alerts
 from agentdescent.policy.governance import assert_mutable
 from agentdescent.policy.parallel import DataParallel, refuse_unsupported
 from agentdescent.policy.rewards import preflight
 from agentdescent.policy.sampling import RoundRobin
 from agentdescent.policy.strategies import AppendRules
+from agentdescent.usage import Usage
 
 DEFAULT_ROUNDS = 15
 DEFAULT_SECONDS = 20.0
@@ -196,10 +196,11 @@ def _tasks(
         listed, config.held_out_frac, shuffle=config.shuffle, seed=config.seed
     )
     preflight(reward, listed)
-    if config.max_calls is not None and config.max_calls < len(held_out):
+    least = len(held_out) * config.eval_repeats
+    if config.max_calls is not None and config.max_calls < least:
         raise ValueError(
             f"max_calls={config.max_calls} does not even cover scoring the {len(held_out)} "
-            "held-out tasks once; raise max_calls or lower held_out_frac"
+            f"held-out tasks once, which takes {least}; raise max_calls or lower held_out_frac"
         )
     if len(held_out) < SMALL_HELD_OUT:
         alerts.warn(

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import EvaluationFigures, LedgerStore
 from agentdescent.core.spend import Unit
-from agentdescent.usage import Usage
 from agentdescent.engine.held_out import HeldOut
 from agentdescent.engine.journal import Journal
 from agentdescent.engine.messages import Snapshot
@@ -13,6 +12,7 @@ from agentdescent.engine.recorder import Recorder
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import LedgerError, describe
 from agentdescent.result import EvolutionResult
+from agentdescent.usage import Usage
 
 LOG_LINES = 40
 
@@ -64,10 +64,16 @@ class Accounts:
             result.ledger_log = []
         return result
 
-    def partial(self, reason: StopReason, error: Exception | None = None) -> EvolutionResult:
-        """The result of a run that was broken off."""
-        result = self._draw_up(reason)
-        result.error = describe(error) if error is not None else None
+    def interrupted(self) -> EvolutionResult:
+        """The result of a run that was cancelled from outside."""
+        return self._draw_up(StopReason.INTERRUPTED)
+
+    def rescued(self, error: Exception) -> EvolutionResult | None:
+        """What a run that broke a contract had reached; None if it had committed nothing."""
+        if self._shared.head.snapshot.version == self._began_with.version:
+            return None
+        result = self._draw_up(StopReason.ERROR)
+        result.error = describe(error)
         return result
 
     def _draw_up(self, reason: StopReason) -> EvolutionResult:

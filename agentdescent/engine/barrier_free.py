@@ -45,7 +45,7 @@ class BarrierFree:
             return None
         while self._unlooked[worker] > self._async_ratio:
             await self._looked.wait()
-        if self._shared.stop.reason is not None or not self._pay():
+        if self._shared.stop.reason not in (None, StopReason.MAX_ITERS) or not self._pay():
             return None
         serial = self._serial[worker]
         self._serial[worker] += 1

@@ -3,8 +3,6 @@
 from collections import deque
 from collections.abc import Iterable
 
-import anyio
-
 from agentdescent.engine.messages import Snapshot
 
 HORIZON = 1024
@@ -14,13 +12,12 @@ HORIZON = 1024
 class Head:
     """The newest committed snapshot: one writer, any number of readers.
 
-    A watch channel: readers want the newest version, not every version. It also remembers, per
-    key, which versions touched it, so that the lag of a diff counts only commits that matter to it.
+    It also remembers, per key, which versions touched it, so that the lag of a diff counts only
+    commits that matter to it.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._advanced = anyio.Event()
         self._touched: dict[str, deque[int]] = {}
 
     @property
@@ -29,18 +26,10 @@ class Head:
         return self._snapshot
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make `snapshot` the newest version and wake whoever waits for one."""
+        """Make `snapshot` the newest version."""
         for key in _changed_keys(self._snapshot, snapshot):
             self._touched.setdefault(key, deque(maxlen=HORIZON)).append(snapshot.version)
         self._snapshot = snapshot
-        self._advanced.set()
-        self._advanced = anyio.Event()
-
-    async def newer_than(self, version: int) -> Snapshot:
-        """Wait for a version above `version`."""
-        while self._snapshot.version <= version:
-            await self._advanced.wait()
-        return self._snapshot
 
     def lag(self, keys: Iterable[str], base: int) -> int:
         """How many versions after `base` set or deleted one of `keys`."""

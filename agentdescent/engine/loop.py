@@ -15,7 +15,6 @@ from agentdescent.engine.accounts import Accounts
 from agentdescent.engine.events import Events
 from agentdescent.engine.journal import Journal
 from agentdescent.engine.merger import Merger
-from agentdescent.engine.merging import Merging
 from agentdescent.engine.messages import Report
 from agentdescent.engine.rollout import Rollouts
 from agentdescent.engine.schedule import Schedule
@@ -35,7 +34,6 @@ class Parts:
         rollouts: What a worker does.
         journal: Learns of every rollout.
         merger: Merges and keeps the score.
-        merging: The aggregator.
         accounts: Turns the books into a result.
         events: The listeners.
         store: The ledger.
@@ -49,7 +47,6 @@ class Parts:
     rollouts: Rollouts
     journal: Journal
     merger: Merger
-    merging: Merging
     accounts: Accounts
     events: Events
     store: LedgerStore
@@ -68,10 +65,10 @@ async def evolve_parts(parts: Parts) -> EvolutionResult:
     try:
         return await _told(parts)
     except ContractError as error:
-        error.partial_result = parts.accounts.partial(StopReason.ERROR, error)
+        error.partial_result = parts.accounts.rescued(error)
         raise
     except BaseException:
-        interrupted = parts.accounts.partial(StopReason.INTERRUPTED)
+        interrupted = parts.accounts.interrupted()
         await parts.events.abort(RunEnded(anyio.current_time(), interrupted))
         raise
 
@@ -93,7 +90,7 @@ async def _evolve(parts: Parts) -> None:
             async with parts.evaluators():
                 await _within_budget(parts)
                 if parts.shared.stop.error is None:
-                    await parts.merging.finalize()
+                    await parts.merger.finish()
     except LedgerError as error:
         parts.shared.stop.fail(error)
 

@@ -81,6 +81,16 @@ class Merger:
         if await self._merge(self._merging.flush):
             await self._held_out.measure()
 
+    async def finish(self) -> None:
+        """Let the aggregator conclude a clean run."""
+        try:
+            await self._merging.finalize()
+        except Exception as error:  # noqa: BLE001 - as for a merge
+            self._survive(error)
+            self._shared.alerts.warn(
+                f"the last promotion failed with {describe(error)}; stable may lag behind dev"
+            )
+
     async def _sweep(self, batch: Sequence[Report]) -> None:
         for report in batch:
             self._take(report)

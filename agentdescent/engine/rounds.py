@@ -137,7 +137,8 @@ class Rounds:
                 f"parallel planned no work for round {index}; rounds without any unit run nothing"
             )
         paid = tickets[: self._pay_for(len(tickets))]
-        if tickets and not paid and not self._late:
+        if tickets and not paid:
+            self._shared.stop.wind_down(StopReason.MAX_ROLLOUTS)
             raise anyio.EndOfStream
         for ticket in paid:
             self._queues.setdefault(ticket.worker, deque()).append(ticket)
@@ -160,8 +161,7 @@ class Rounds:
         for paid in range(wanted):
             try:
                 self._shared.spend.reserve(Unit.ROLLOUT)
-            except Exhausted as spent:
-                self._shared.stop.wind_down(spent.reason)
+            except Exhausted:
                 return paid
         return wanted
 
