@@ -36,7 +36,6 @@ from agentdescent.errors import (
     RewardContractError,
     RunningLoopError,
 )
-from agentdescent.ledger import GitLedger, MemoryLedger
 from agentdescent.merge.aggregator import Aggregator
 from agentdescent.policy.parallel import DataParallel
 from agentdescent.policy.rewards import contains, exact_match, last_number, numeric_close
@@ -71,12 +70,10 @@ __all__ = [
     "Evolvable",
     "EvolvingArtifact",
     "FewShot",
-    "GitLedger",
     "GovernanceError",
     "KeyedRules",
     "LLMAgent",
     "LedgerError",
-    "MemoryLedger",
     "MergeOutcome",
     "MergeReport",
     "ParallelStrategy",

@@ -5,11 +5,13 @@ import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 
-from agentdescent.agents.executor import Executor, is_async
+from agentdescent import ledger
+from agentdescent.agents.executor import Executor
 from agentdescent.config import AggregatorConfig
 from agentdescent.console import log_progress, progress_on_log
 from agentdescent.core.artifact import TEXT_CONTRACT, EvolvingArtifact
@@ -39,14 +41,13 @@ from agentdescent.engine.view import LedgerView
 from agentdescent.evaluate.memo import Memo
 from agentdescent.evaluate.pool import EvaluationPool, widths
 from agentdescent.evaluate.verifier import Verifier
-from agentdescent.ledger import GitLedger, scratch_ledger
 from agentdescent.merge.aggregator import Aggregator
 from agentdescent.policy.governance import AuditScheduler
 from agentdescent.policy.parallel import shard_round_robin, validate_plan
 from agentdescent.policy.staleness import get_policy
 from agentdescent.request import Request, understand
 from agentdescent.result import EvolutionResult
-from agentdescent.threads import DaemonThreads
+from agentdescent.threads import DaemonThreads, is_async
 
 
 async def evolve_assembled(options: Mapping[str, Any], *, script: bool) -> EvolutionResult:
@@ -72,10 +73,10 @@ async def evolve_assembled(options: Mapping[str, Any], *, script: bool) -> Evolu
 @asynccontextmanager
 async def _open_ledger(request: Request) -> AsyncGenerator[LedgerStore]:
     if request.ledger is None and request.repo_path is None:
-        async with scratch_ledger() as scratch:
+        async with ledger.scratch_ledger() as scratch:
             yield scratch
         return
-    store = request.ledger or GitLedger(request.repo_path)
+    store = request.ledger or ledger.GitLedger(Path(request.repo_path or ""))
     try:
         await store.open()
         yield store
@@ -95,7 +96,7 @@ async def _stored(request: Request, store: LedgerStore, alerts: Alerts) -> Store
     if request.initial_state:
         alerts.warn(
             f"initial_state is ignored: {request.repo_path or 'the ledger'} holds version "
-            f"{found.version} of {config.artifact_id!r} already; use a fresh repo_path to begin anew"
+            f"{found.version} of {config.artifact_id!r} already; use a fresh repo_path to restart"
         )
     if found.blast_radius != config.blast_radius:
         alerts.warn(
@@ -182,7 +183,7 @@ class _Assembly:
     def _pool(self, run: Door, reward: Door) -> EvaluationPool:
         request = self._request
         config = request.config
-        return EvaluationPool(
+        pool = EvaluationPool(
             run,
             reward,
             Memo(request.run, request.reward, config.evaluation_key),
@@ -190,6 +191,8 @@ class _Assembly:
             repeats=config.eval_repeats,
             jitter=random.Random(config.seed),  # noqa: S311 - it spreads retries
         )
+        pool.follow_head(self._shared.head.snapshot)
+        return pool
 
     def _merging(self, pool: EvaluationPool) -> Merging:
         request, config = self._request, self._request.config

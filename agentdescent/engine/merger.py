@@ -165,7 +165,7 @@ class Merger:
             case LedgerError():
                 raise error
             case _ if is_plugin_bug(error):
-                raise plugin_error("aggregator", self._merging.step, error) from error
+                raise plugin_error("aggregator", self._merging.name, error) from error
             case _:
                 pass
         self._failures += 1

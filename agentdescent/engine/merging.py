@@ -11,11 +11,16 @@ from agentdescent.threads import invoke
 
 
 class Merging:
-    """Awaits every method of an aggregator, `def` or `async def`, and checks what it returns."""
+    """Awaits every method of an aggregator, `def` or `async def`, and checks what it returns.
+
+    Attributes:
+        name: The aggregator's class.
+    """
 
     def __init__(self, aggregator: Any) -> None:
         require_methods("aggregator_factory must return an aggregator, which", aggregator, METHODS)
         self._aggregator = aggregator
+        self.name = type(aggregator).__qualname__
 
     async def ingest(self, card: EvidenceCard) -> None:
         """File one card."""

@@ -18,7 +18,7 @@ def ask(role: str, method: Callable[..., Any], *args: object) -> Any:
     except ContractError:
         raise
     except Exception as error:
-        raise plugin_error(role, method, error) from error
+        raise plugin_error(role, _name(method), error) from error
 
 
 async def consult(role: str, method: Callable[..., Any], *args: object) -> Any:
@@ -31,12 +31,15 @@ async def consult(role: str, method: Callable[..., Any], *args: object) -> Any:
     except ContractError:
         raise
     except Exception as error:
-        raise plugin_error(role, method, error) from error
+        raise plugin_error(role, _name(method), error) from error
 
 
-def plugin_error(role: str, method: Callable[..., Any], error: Exception) -> PluginError:
+def plugin_error(role: str, name: str, error: Exception) -> PluginError:
     """The error that tells the caller which plug-in broke and how."""
-    name = getattr(method, "__qualname__", repr(method))
     return PluginError(
         f"{role} failed in {name}: {describe(error)}; mend the plug-in, a retry would not help"
     )
+
+
+def _name(method: Callable[..., Any]) -> str:
+    return getattr(method, "__qualname__", repr(method))
