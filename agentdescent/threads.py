@@ -50,6 +50,7 @@ class DaemonThreads:
     """
 
     def __init__(self) -> None:
+        self._all: list[_Jobs] = []
         self._idle: list[_Jobs] = []
         self._closed = False
         self.abandoned = 0
@@ -73,7 +74,7 @@ class DaemonThreads:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
-        jobs = self._idle.pop() if self._idle else _start_thread()
+        jobs = self._idle.pop() if self._idle else self._start()
 
         def job() -> None:
             outcome = _attempt(context, function, args)
@@ -84,6 +85,8 @@ class DaemonThreads:
 
         self.running += 1
         jobs.put(job)
+        if self._closed:
+            jobs.put(None)
         return await self._wait(done, leash)
 
     async def _wait(self, done: "asyncio.Future[T]", leash: Leash | None) -> T:
@@ -102,16 +105,28 @@ class DaemonThreads:
                 leash.in_thread -= 1
 
     def close(self) -> None:
-        """End the idle threads; a busy one ends after its call."""
+        """End the idle threads at once and each busy one after its call."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().put(None)
+        self._idle.clear()
+        for jobs in self._all:
+            jobs.put(None)
+        self._all.clear()
+
+    def _start(self) -> _Jobs:
+        jobs: _Jobs = SimpleQueue()
+
+        def serve() -> None:
+            while (job := jobs.get()) is not None:
+                job()
+                del job  # an idle thread keeps no argument or result alive
+
+        threading.Thread(target=serve, name="agentdescent", daemon=True).start()
+        self._all.append(jobs)
+        return jobs
 
     def _finish(self, jobs: _Jobs, done: "asyncio.Future[T]", outcome: "_Outcome[T]") -> None:
         self.running -= 1
-        if self._closed:
-            jobs.put(None)
-        else:
+        if not self._closed:
             self._idle.append(jobs)
         if done.cancelled():
             return
@@ -133,18 +148,6 @@ def _attempt(
         return None, _from_within(function, error)
     except BaseException as error:  # noqa: BLE001 - carried to whoever waits
         return None, error
-
-
-def _start_thread() -> _Jobs:
-    jobs: _Jobs = SimpleQueue()
-
-    def serve() -> None:
-        while (job := jobs.get()) is not None:
-            job()
-            del job  # an idle thread keeps no argument or result alive
-
-    threading.Thread(target=serve, name="agentdescent", daemon=True).start()
-    return jobs
 
 
 def _from_within(source: object, error: BaseException) -> BackendError:
