@@ -15,6 +15,7 @@ from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 from agentdescent import EvolutionResult, KeyedRules, Task, evolve, tasks_from
+from agentdescent.core.events import Event, MergeDecided, RunEnded, RunStarted
 
 TASKS = Path(__file__).parent / "tasks" / "cents.jsonl"
 PROMPT = "Solve the problem. Reply with the answer alone."
@@ -79,18 +80,28 @@ def learn(tasks: list[Task], run=solve, propose=reflect, **options) -> Evolution
     )
 
 
+def tell(event: Event) -> None:
+    """Print what a run tells while it goes on."""
+    match event:
+        case RunStarted():
+            print(f"held-out reward before: {event.initial_reward:.3f}\n")
+        case MergeDecided(report=merge):
+            print(f"round {event.round}: {merge.category}, P(gain) = {merge.prob_improve:.3f}")
+            for category, rule in merge.accepted.ops.items() if merge.accepted else ():
+                print(f"  {category}: {rule}")
+        case RunEnded(result=result):
+            print(f"\nheld-out reward after: {result.final_reward:.3f} ({result.stop_reason})")
+
+
 def report(result: EvolutionResult, ledger: str) -> None:
-    """Print what a run came to, and where its history is."""
-    print(f"held-out reward before: {result.initial_reward:.3f}")
-    for info in result.history:
-        print(f"  round {info.round}: {info.held_out_reward:.3f}  {info.reasons}")
-    print(f"held-out reward after:  {result.final_reward:.3f}  ({result.stop_reason})")
-    print(f"\nthe evolved prompt:\n\n{result.rendered}")
-    print("\nthe merges, newest first:\n")
-    print("\n".join(f"  {line}" for line in result.ledger_log))
-    print(f"\nevery merge with its reason:\n\n  git -C {ledger} log -p dev")
+    """Print what a run came to, and how to look at its history."""
+    print(f"merges and dropped proposals: {result.outcomes()}")
+    print(f"\nThe prompt is now\n\n{result.rendered}")
+    print("\nand this is how it came about:\n")
+    print("\n".join(result.ledger_log))
+    print(f"\ngit -C {ledger} log -p dev")
 
 
 if __name__ == "__main__":
-    ledger = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="cents-")
-    report(learn(load(), repo_path=ledger), ledger)
+    directory = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="cents-")
+    report(learn(load(), repo_path=directory, on_event=tell), directory)
