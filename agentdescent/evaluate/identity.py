@@ -1,0 +1,134 @@
+"""What makes two evaluations the same: names for tasks, actors and single measurements."""
+
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from agentdescent.core.task import Task
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who runs or scores.
+
+    Attributes:
+        name: Equal names mean equal behaviour, as far as can be known.
+        explicit: The callable said so itself, through an attribute `identity`.
+    """
+
+    name: str
+    explicit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKey:
+    """A task's content, so that tasks which differ only in `meta` are told apart.
+
+    Attributes:
+        digest: SHA-256 of id, prompt and meta.
+        is_lasting: It means the same in the next process; False when an object of `meta` can be
+            named by its address only.
+    """
+
+    digest: bytes
+    is_lasting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationIdentity:
+    """What all evaluations of a run have in common.
+
+    Attributes:
+        actor: Who runs the tasks.
+        reward: Who scores the outputs.
+        evaluation_key: The user's word for whatever else they depend on.
+    """
+
+    actor: Identity
+    reward: Identity
+    evaluation_key: str = ""
+
+    @property
+    def is_lasting(self) -> bool:
+        """Measurements may be trusted by a later run: the user vouches for actor and reward."""
+        return bool(self.evaluation_key) or (self.actor.explicit and self.reward.explicit)
+
+    def key(self, rendered: str, task: TaskKey, repeat: int) -> str:
+        """The name of one measurement, the same in every process: 64 hex digits."""
+        parts = (self.actor.name, self.reward.name, self.evaluation_key, rendered)
+        return _digest(*(_utf8(part) for part in parts), task.digest, b"%d" % repeat).hex()
+
+
+def identity_of(function: Callable[..., Any]) -> Identity:
+    """Name a callable: by its own `identity`, else by where it is defined and its source.
+
+    An object is named by its class, a partial by its function and arguments. Without source (built
+    in, or typed at a prompt) only module and name are left.
+    """
+    own = getattr(function, "identity", None)
+    if own is not None:
+        return Identity(str(own), explicit=True)
+    if isinstance(function, partial):
+        inner = identity_of(function.func)
+        bound, _ = canonical_json({"args": function.args, **function.keywords})
+        return Identity(f"{inner.name} with {bound}", inner.explicit)
+    home = function if hasattr(function, "__qualname__") else type(function)
+    name = f"{home.__module__}.{home.__qualname__}"
+    try:
+        source = inspect.getsource(home)
+    except (OSError, TypeError):
+        return Identity(name, explicit=False)
+    return Identity(f"{name} {_digest(_utf8(source)).hex()}", explicit=False)
+
+
+def task_key(task: Task) -> TaskKey:
+    """Name the content of `task`."""
+    meta, is_lasting = canonical_json(task.meta)
+    return TaskKey(_digest(_utf8(task.id), _utf8(task.prompt), _utf8(meta)), is_lasting)
+
+
+def canonical_json(value: object) -> tuple[str, bool]:
+    """Write `value` so that equal values give equal text; (text, it holds no object address).
+
+    Mappings and sets are sorted. What JSON cannot write becomes its type and `repr`.
+    """
+    text = json.dumps(_plain(value), separators=(",", ":"))
+    return text, _ADDRESS.search(text) is None
+
+
+def _plain(value: object) -> Any:
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return {"map": _sorted([_plain(key), _plain(item)] for key, item in pairs)}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("Iterable[Any]", value)]
+    if isinstance(value, AbstractSet):
+        return {"set": _sorted(_plain(item) for item in cast("Iterable[Any]", value))}
+    return {f"{type(value).__module__}.{type(value).__qualname__}": repr(value)}
+
+
+def _sorted(items: Iterable[Any]) -> list[Any]:
+    return sorted(items, key=json.dumps)
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _digest(*parts: bytes) -> bytes:
+    """SHA-256 over parts whose boundaries count."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(b"%d:" % len(part))
+        whole.update(part)
+    return whole.digest()

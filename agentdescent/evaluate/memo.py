@@ -1,0 +1,133 @@
+"""The memory of measurements: nothing is measured twice while it is remembered."""
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from agentdescent.core.task import Task
+from agentdescent.evaluate.identity import EvaluationIdentity, identity_of, task_key
+
+CAPACITY = 200_000
+"""Measurements kept by default, about 50 MB."""
+
+
+class Page:
+    """What is known of one artifact, told apart by its rendered text.
+
+    Attributes:
+        digest: SHA-256 of the text.
+        draws: Per task digest the measurements by repeat; None where one is missing.
+    """
+
+    __slots__ = ("digest", "draws")
+
+    def __init__(self, digest: bytes) -> None:
+        self.digest = digest
+        self.draws: dict[bytes, list[float | None]] = {}
+
+    def value(self, task: bytes, repeats: int) -> float | None:
+        """The mean of all measurements; None unless the first `repeats` are there."""
+        draws = self.draws.get(task, ())
+        if len(draws) == 1 == repeats:
+            return draws[0]
+        if len(draws) < repeats or None in draws[:repeats]:
+            return None
+        return mean([draw for draw in draws if draw is not None])
+
+    def drawn(self, task: bytes, repeats: int) -> dict[int, float]:
+        """Those of the first `repeats` measurements that are there."""
+        draws = self.draws.get(task, ())[:repeats]
+        return {repeat: draw for repeat, draw in enumerate(draws) if draw is not None}
+
+    def reserve(self, task: bytes, repeats: int, count: int) -> range:
+        """`count` repeats after the first `repeats` that nobody has drawn and nobody else will."""
+        draws = self.draws.setdefault(task, [])
+        draws.extend([None] * (repeats - len(draws)))
+        first = len(draws)
+        draws.extend([None] * count)
+        return range(first, first + count)
+
+
+class Memo:
+    """Measurements by artifact, task and repeat; the artifact not asked about for longest goes.
+
+    The pinned artifact stays, and so does the most recent one, also where these two alone exceed
+    the capacity. Failures are never kept: there is nothing to store.
+    """
+
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        reward: Callable[..., Any],
+        evaluation_key: str = "",
+        *,
+        capacity: int = CAPACITY,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            run: Whose work is measured.
+            reward: What measures it.
+            evaluation_key: The user's word for whatever else the measurements depend on.
+            capacity: Measurements to keep.
+        """
+        self._measures = (run, reward, evaluation_key)
+        self._capacity = capacity
+        self._pages: dict[bytes, Page] = {}
+        self._pinned = b""
+        self._size = 0
+        self._task_keys: dict[Task, tuple[Mapping[str, Any], bytes]] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    @cached_property
+    def identity(self) -> EvaluationIdentity:
+        """What all its measurements have in common, and whether a later run may trust them."""
+        run, reward, evaluation_key = self._measures
+        return EvaluationIdentity(identity_of(run), identity_of(reward), evaluation_key)
+
+    def page(self, rendered: str) -> Page:
+        """What is known of the artifact, which becomes the most recent one."""
+        return self._opened(hashlib.sha256(rendered.encode("utf-8", "surrogatepass")).digest())
+
+    def pin(self, rendered: str) -> None:
+        """Keep this artifact whatever happens, and no longer the one pinned before."""
+        self._pinned = self.page(rendered).digest
+
+    def task_key(self, task: Task) -> bytes:
+        """The digest of the task's content; computed once per task."""
+        known = self._task_keys.get(task)
+        if known is not None and known[0] is task.meta:
+            return known[1]
+        digest = task_key(task).digest
+        self._task_keys[task] = (task.meta, digest)
+        return digest
+
+    def store(self, digest: bytes, task: bytes, repeat: int, value: float) -> None:
+        """Keep one measurement of the artifact whose page has `digest`."""
+        draws = self._opened(digest).draws.setdefault(task, [])
+        draws.extend([None] * (repeat + 1 - len(draws)))
+        self._size += draws[repeat] is None
+        draws[repeat] = value
+        self._evict()
+
+    def _opened(self, digest: bytes) -> Page:
+        page = self._pages.pop(digest, None) or Page(digest)
+        self._pages[digest] = page
+        return page
+
+    def _evict(self) -> None:
+        while self._size > self._capacity:
+            oldest = next(digest for digest in self._pages if digest != self._pinned)
+            if oldest == next(reversed(self._pages)):
+                return
+            gone = self._pages.pop(oldest).draws.values()
+            self._size -= sum(draw is not None for draws in gone for draw in draws)
+
+
+def mean(draws: Sequence[float]) -> float:
+    """The mean, the same in whatever order they came; 0.0 of none."""
+    return math.fsum(draws) / max(1, len(draws))
