@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeGuard, cast
 
 from agentdescent.core.diff import Diff, Dropped, State, stable_hash
 from agentdescent.core.task import Task
-from agentdescent.policy.strategies import diff_of, short_digest, unparsable
+from agentdescent.policy.strategies_text import diff_of, short_digest, unparsable
 
 _INDENT = "\n    "
 _ROLES = ("user", "assistant")
