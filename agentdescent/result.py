@@ -2,10 +2,10 @@
 
 import json
 import os
-import tempfile
+import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -150,18 +150,17 @@ class EvolutionResult:
             OSError: If the file cannot be written; what was there before is then untouched.
         """
         target = Path(path)
-        record = {"schema": SCHEMA, **asdict(self)}
-        record["state"] = dict(self.state)
+        record = {"schema": SCHEMA, **asdict(replace(self, state=dict(self.state)))}
         text = json.dumps(record, indent=2, ensure_ascii=False)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
+            with temporary.open("x", encoding="utf-8", errors="surrogatepass") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(temporary).replace(target)
+            temporary.replace(target)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
     @classmethod
@@ -171,15 +170,16 @@ class EvolutionResult:
         Raises:
             ValueError: If the file is no result, or one of a newer schema.
         """
-        content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(content, dict) or "state" not in content:
-            raise ValueError(f"{os.fspath(path)} is not a saved EvolutionResult")
-        record = cast("dict[str, Any]", content)
+        record = _object(Path(path))
         schema = record.get("schema", SCHEMA)
         if schema > SCHEMA:
             raise ValueError(
                 f"{os.fspath(path)} has schema {schema}; this version reads up to {SCHEMA}: "
                 "upgrade agentdescent to load it"
+            )
+        if not record.keys() >= {"state", "rendered", "final_reward"}:
+            raise ValueError(
+                f"{os.fspath(path)} is not a saved EvolutionResult; load what save() has written"
             )
         known = _known(cls, record)
         rows: list[dict[str, Any]] = record.get("history", [])
@@ -187,6 +187,15 @@ class EvolutionResult:
         known["usage"] = Usage(**_known(Usage, record.get("usage", {})))
         known["stop_reason"] = StopReason(record.get("stop_reason", StopReason.ROUNDS))
         return cls(**known)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The JSON object in the file; empty if there is none."""
+    try:
+        content: Any = json.loads(path.read_bytes())
+    except ValueError:
+        content = None
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
 
 
 def _known(kind: Any, record: Mapping[str, Any]) -> dict[str, Any]:
