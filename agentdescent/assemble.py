@@ -171,6 +171,7 @@ class _Assembly:
                 recorder,
                 usage=request.usage,
                 abandoned=abandoned,
+                still_running=lambda: self._threads.running,
                 figures=partial(_figures, pool),
             ),
             events=self._events,

@@ -34,6 +34,7 @@ class Accounts:
         *,
         usage: Usage,
         abandoned: Callable[[], int],
+        still_running: Callable[[], int],
         figures: Callable[[], EvaluationFigures],
     ) -> None:
         self.artifact_id = recorder.artifact_id
@@ -45,10 +46,16 @@ class Accounts:
         self._recorder = recorder
         self._usage = usage
         self._abandoned = abandoned
+        self._still_running = still_running
         self._figures = figures
 
     async def result(self, store: LedgerStore) -> EvolutionResult:
         """The result of a run that came to its end, with the ledger's log if it can be read."""
+        if running := self._still_running():
+            self._shared.alerts.warn(
+                f"{running} synchronous call(s) are still running in threads, which cannot be "
+                "stopped; make run, reward and propose coroutine functions to have them cancelled"
+            )
         result = self._draw_up(self._shared.stop.reason or StopReason.ROUNDS)
         if result.error is not None:
             self._shared.alerts.warn(

@@ -53,11 +53,13 @@ class Ticket:
             f"the rollout of task {self.task.id!r} outlived the round_timeout of its round"
         )
 
-    def expire(self) -> None:
-        """Stop waiting for the rollout: cancel it, or leave it to its thread."""
+    def expire(self) -> bool:
+        """Stop waiting for the rollout: cancel it, or leave it to its thread; True if to that."""
         self.expired = True
-        if self.leash is not None:
-            self.leash.call_off()
+        if self.leash is None:
+            return False
+        self.leash.call_off()
+        return bool(self.leash.in_thread)
 
 
 class Step(StrEnum):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentdescent.core.outcomes import StopReason
@@ -60,6 +61,10 @@ class Rounds:
 
     A round waits at most `timeout` seconds and for no straggler twice; without a timeout a wedged
     rollout holds its round for ever.
+
+    Attributes:
+        abandoned: Rollouts that a round stopped waiting for: cancelled ones, and threads once they
+            have come back.
     """
 
     def __init__(
@@ -82,7 +87,7 @@ class Rounds:
         self._round = 0
         self._opened = anyio.Event()
         self._free = set(range(n_workers))
-        self._late: set[int] = set()
+        self._late: dict[int, bool] = {}
         self._queues: dict[int, deque[Ticket]] = {}
         self._running: dict[int, Ticket] = {}
         self._due: dict[int, int] = {}
@@ -115,17 +120,27 @@ class Rounds:
         """
         if self._shared.stop.reason is not None or self._round == self._rounds:
             raise anyio.EndOfStream
+        reports = await self._stragglers_back(inbox)
         await self._open()
-        reports: list[Report] = []
         with anyio.move_on_after(self._timeout):
             while self._due or (self._late and not reports):
                 report = await inbox.receive()
-                reports.append(report)
                 self._welcome_back(report)
+                reports.append(report)
         expired = self._give_up_on_stragglers()
         reports.sort(key=lambda report: report.ticket.order)
         await self._close(reports, expired)
         return reports
+
+    async def _stragglers_back(self, inbox: MemoryObjectReceiveStream[Report]) -> list[Report]:
+        """Reports of rollouts called off before, whose workers are free again."""
+        if not self._late:
+            return []
+        await checkpoint()  # lets those end that were cancelled just now
+        late = [inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used)]
+        for report in late:
+            self._welcome_back(report)
+        return late
 
     async def _open(self) -> None:
         index, self._round = self._round, self._round + 1
@@ -170,7 +185,7 @@ class Rounds:
         if self._running.get(worker) is report.ticket:
             del self._running[worker]
         if worker in self._late:
-            self._late.remove(worker)
+            self.abandoned += self._late.pop(worker)
             self._free.add(worker)
             return
         self._due[worker] -= 1
@@ -190,10 +205,10 @@ class Rounds:
             if ticket is None:
                 self._free.add(worker)
             else:
-                ticket.expire()
-                self._late.add(worker)
+                in_thread = ticket.expire()
+                self._late[worker] = in_thread
+                self.abandoned += not in_thread
                 expired.append(ticket)
-        self.abandoned += len(expired)
         return expired
 
     def _drop_queue(self, worker: int) -> None:
