@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _JUDGEMENT = 1
-"""Raised when a scorer starts to judge differently, so that remembered rewards are not reused."""
+"""Goes up when a scorer starts to judge differently, so that remembered rewards are not reused."""
 
 Seen = TypeVar("Seen")
 
