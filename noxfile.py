@@ -86,10 +86,10 @@ def tests(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", *session.posargs)
         return
+    suite = ("pytest", "--ignore=tests/order")
+    session.run(*suite, "-m", "alone", success_codes=[0, 5])
     session.run("coverage", "erase")
-    measured = ("coverage", "run", "-m", "pytest", "--ignore=tests/order")
-    session.run(*measured, "-n2", "-m", "not alone")
-    session.run(*measured, "-m", "alone", success_codes=[0, 5])
+    session.run("coverage", "run", "-m", *suite, "-n2", "-m", "not alone")
 
 
 @nox.session
