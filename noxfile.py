@@ -122,7 +122,7 @@ def examples(session: nox.Session) -> None:
     """Run every example."""
     session.install(".")
     for example in sorted(Path("examples").glob("*.py")):
-        session.run("python", str(example), env=INSTALLED_ONLY)
+        session.run("python", str(example))
 
 
 @nox.session
@@ -131,7 +131,7 @@ def bench(session: nox.Session) -> None:
     session.install(".", *groups("bench"))
     names = session.posargs or sorted(path.stem for path in Path("benchmarks").glob("[!_]*.py"))
     for name in names:
-        session.run("python", f"benchmarks/{name}.py", env=INSTALLED_ONLY)
+        session.run("python", f"benchmarks/{name}.py")
 
 
 @nox.session

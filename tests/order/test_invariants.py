@@ -3,11 +3,11 @@
 import math
 
 import anyio
-from support.toy import HiddenRules, final_rules
 
 from agentdescent import async_evolve
 from agentdescent.core.events import Committed, RunEnded
 from agentdescent.testing import MemoryLedger, run_trio
+from support.toy import HiddenRules, final_rules
 
 RULES = ["rule0", "rule1", "rule2", "rule3"]
 AMID_THE_FIRST_COMMIT = 4.25  # seed, rollouts, their check and the gate take 1 s each
