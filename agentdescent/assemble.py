@@ -31,7 +31,7 @@ from agentdescent.engine.loop import Parts, evolve_parts
 from agentdescent.engine.merger import Merger
 from agentdescent.engine.merging import Merging
 from agentdescent.engine.messages import Snapshot
-from agentdescent.engine.plugins import ask
+from agentdescent.engine.plugins import ask, first_state, render
 from agentdescent.engine.recorder import Recorder
 from agentdescent.engine.rollout import Rollouts
 from agentdescent.engine.rounds import Plan, Rounds
@@ -72,11 +72,13 @@ async def evolve_assembled(options: Mapping[str, Any], *, script: bool) -> Evolu
 
 @asynccontextmanager
 async def _open_ledger(request: Request) -> AsyncGenerator[LedgerStore]:
-    if request.ledger is None and request.repo_path is None:
+    store = request.ledger
+    if store is None and request.repo_path is not None:
+        store = ledger.GitLedger(Path(request.repo_path))
+    if store is None:
         async with ledger.scratch_ledger() as scratch:
             yield scratch
         return
-    store = request.ledger or ledger.GitLedger(Path(request.repo_path or ""))
     try:
         await store.open()
         yield store
@@ -90,7 +92,7 @@ async def _stored(request: Request, store: LedgerStore, alerts: Alerts) -> Store
     config = request.config
     found = (await store.read()).get(config.artifact_id)
     if found is None:
-        state = request.initial_state or ask("strategy", request.strategy.initial)
+        state = request.initial_state or first_state(request.strategy)
         radius = config.blast_radius
         return await store.register(Stored(config.artifact_id, state, 1, radius, TEXT_CONTRACT))
     if request.initial_state:
@@ -122,7 +124,7 @@ class _Assembly:
         self._threads = threads
         config = request.config
         state = {key: stored.state[key] for key in sorted(stored.state)}
-        rendered = ask("strategy", request.strategy.render, state)
+        rendered = render(request.strategy, state)
         listeners = [*request.listeners, *([log_progress] if config.verbose else [])]
         self._events = Events(listeners, alerts)
         self._shared = Shared(

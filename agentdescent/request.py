@@ -13,6 +13,7 @@ from agentdescent.core.protocols import (
     AggregatorFactory,
     LedgerStore,
     ParallelStrategy,
+    Reward,
     StalenessPolicy,
     Strategy,
     TaskSampler,
@@ -68,12 +69,12 @@ def understand(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> R
     """
     config = _config(options, alerts, script=script)
     run, propose = _actor(options)
-    strategy = options["strategy"] or AppendRules()
+    strategy = _given(options["strategy"], AppendRules)
     require_methods("strategy", strategy, ("initial", "render", "to_diff"))
-    parallel = options["parallel"] or DataParallel()
+    parallel = _given(options["parallel"], DataParallel)
     require_methods("parallel", parallel, ("plan",))
     refuse_unsupported(parallel)
-    sampler = options["task_sampler"] or RoundRobin()
+    sampler = _given(options["task_sampler"], RoundRobin)
     require_methods("task_sampler", sampler, ("pick", "record"))
     inherit = getattr(sampler, "inherit_threshold", None)
     if inherit is not None:
@@ -92,16 +93,25 @@ def understand(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> R
         task_sampler=sampler,
         rounds=config.rounds or DEFAULT_ROUNDS,
         rollout_budget=_rollout_budget(config, script=script),
-        initial_state=options["initial_state"] or None,
+        initial_state=_initial_state(options["initial_state"]),
         repo_path=options["repo_path"],
         ledger=_ledger(options),
         agg_config=_agg_config(options["agg_config"]),
         staleness_policy=_policy(options["staleness_policy"]),
-        aggregator_factory=options["aggregator_factory"],
+        aggregator_factory=_optional_callable(
+            "aggregator_factory",
+            options["aggregator_factory"],
+            ("ledger", "verifier", "audit", "config", "staleness_policy"),
+        ),
         on_round=_optional_callable("on_round", options["on_round"], ("info",)),
         listeners=_listeners(options["on_event"]),
-        usage=options["usage"] or Usage(),
+        usage=_usage(options["usage"]),
     )
+
+
+def _given(plugin: Any, default: Callable[[], Any]) -> Any:
+    """`plugin` unless it is None: one that is empty, and therefore false, is still meant."""
+    return default() if plugin is None else plugin
 
 
 def _config(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> RunConfig:
@@ -159,11 +169,13 @@ def _rollout_budget(config: RunConfig, *, script: bool) -> int | None:
 
 def _actor(options: Mapping[str, Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     agent = options["agent"]
-    run = options["run"] or getattr(agent, "solve", None)
-    propose = options["propose"] or getattr(agent, "propose", None)
+    run = _given(options["run"], lambda: getattr(agent, "solve", None))
+    propose = _given(options["propose"], lambda: getattr(agent, "propose", None))
     if run is None or propose is None:
-        missing = "run" if run is None else "propose"
-        given = f"agent={type(agent).__name__} has no such method" if agent else "no agent is given"
+        missing, method = ("run", "solve") if run is None else ("propose", "propose")
+        given = "no agent is given"
+        if agent is not None:
+            given = f"agent={type(agent).__name__} has no method {method}"
         raise ValueError(
             f"there is no {missing}: {given}; give agent= with solve and propose, or both run= "
             "and propose="
@@ -183,9 +195,11 @@ def _bound(propose: Callable[..., Any], strategy: Strategy) -> Callable[..., Any
 
 
 def _tasks(
-    tasks: Iterable[Task], reward: object, config: RunConfig, alerts: Alerts
+    tasks: Iterable[Task], reward: Reward, config: RunConfig, alerts: Alerts
 ) -> tuple[list[Task], list[Task]]:
     listed = list(tasks)
+    for task in listed:
+        _refuse_other_than_task(task)
     if len(listed) < MIN_TASKS:
         raise ValueError(
             f"tasks has {len(listed)} task(s); at least {MIN_TASKS} are needed, to train on some "
@@ -208,6 +222,35 @@ def _tasks(
             "held_out_frac or add tasks"
         )
     return train, held_out
+
+
+def _refuse_other_than_task(task: Any) -> None:
+    if not isinstance(task, Task):
+        raise TypeError(
+            f"tasks must be Task objects, got {type(task).__name__} {task!r:.80}; make them with "
+            "Task(id, prompt, meta), or of rows with tasks_from(rows)"
+        )
+    for name, value in (("id", task.id), ("prompt", task.prompt)):
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"the {name} of a task must be text, got {type(value).__name__} {value!r:.80} in "
+                f"the task with id {task.id!r}; convert it, and put anything else in meta"
+            )
+
+
+def _initial_state(state: Any) -> Mapping[str, Any] | None:
+    if state is not None and not isinstance(state, Mapping):
+        raise TypeError(
+            f"initial_state must map keys to text, got {type(state).__name__} {state!r:.80}; for a "
+            "single text use strategy=SingleSlot(initial_value=...)"
+        )
+    return state or None  # pyright: ignore[reportUnknownVariableType]
+
+
+def _usage(usage: Any) -> Usage:
+    if usage is not None:
+        require_methods("usage", usage, ("record",))
+    return _given(usage, Usage)
 
 
 def _ledger(options: Mapping[str, Any]) -> LedgerStore | None:
@@ -243,7 +286,7 @@ def _optional_callable(
 
 
 def _listeners(given: Any) -> Sequence[Callable[[Event], Any]]:
-    listeners = list(given) if isinstance(given, Sequence) else [given]
+    listeners: list[Any] = [*given] if isinstance(given, Sequence) else [given]
     for listener in listeners:
         check_callable("on_event", listener, ("event",))
     return listeners

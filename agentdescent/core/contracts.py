@@ -24,7 +24,7 @@ def check_reward(task: Task, value: object) -> float:
         return value
     try:
         number = float(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise RewardContractError(
             f"reward must return a number in [0, 1]; for task {task.id!r} it returned "
             f"{_shown(value)}; return a float, or raise to report a failure"

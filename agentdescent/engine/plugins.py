@@ -1,9 +1,11 @@
 """Calling strategies, samplers, plans and aggregators: a fault of theirs is the caller's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import isawaitable
 from typing import Any
 
+from agentdescent.core.diff import Diff, Dropped, State
+from agentdescent.core.protocols import Strategy
 from agentdescent.errors import ContractError, PluginError, describe
 
 
@@ -32,6 +34,32 @@ async def consult(role: str, method: Callable[..., Any], *args: object) -> Any:
         raise
     except Exception as error:
         raise plugin_error(role, _name(method), error) from error
+
+
+def first_state(strategy: Strategy) -> State:
+    """The state of a new artifact; raises as `ask`, also for anything but a mapping."""
+    return _checked("strategy.initial", ask("strategy", strategy.initial), Mapping, "a mapping")
+
+
+def render(strategy: Strategy, state: State) -> str:
+    """`state` as text for `run`; raises as `ask`, also for anything but text."""
+    return _checked("strategy.render", ask("strategy", strategy.render, state), str, "text")
+
+
+async def to_diff(strategy: Strategy, *args: object) -> Diff | Dropped | None:
+    """What a proposal comes to; raises as `ask`, also for anything but a diff or a refusal."""
+    made = await consult("strategy", strategy.to_diff, *args)
+    kinds = (Diff, Dropped, type(None))
+    return _checked("strategy.to_diff", made, kinds, "a Diff, a Dropped or None")
+
+
+def _checked(method: str, value: Any, kind: Any, kind_name: str) -> Any:
+    if isinstance(value, kind):
+        return value
+    raise PluginError(
+        f"{method} must return {kind_name}, got {type(value).__name__} {value!r:.80}; mend the "
+        "strategy, a retry would not help"
+    )
 
 
 def plugin_error(role: str, name: str, error: Exception) -> PluginError:

@@ -13,7 +13,7 @@ from agentdescent.core.outcomes import ProposalOutcome
 from agentdescent.core.protocols import Door, Strategy
 from agentdescent.core.spend import Exhausted
 from agentdescent.engine.messages import Report, Step, Ticket
-from agentdescent.engine.plugins import ask
+from agentdescent.engine.plugins import render, to_diff
 from agentdescent.errors import classify
 
 
@@ -84,21 +84,21 @@ class Rollouts:
         report.step = Step.PROPOSE
         answer = await self.propose(rendered, task, output, earned, leash=ticket.leash)
         report.proposal = check_proposal(task, answer)
-        diff = self._diff_of(report)
-        if isinstance(diff, ProposalOutcome | str):
-            report.dropped = str(diff)
+        diff = await self._diff_of(report)
+        if isinstance(diff, str):
+            report.dropped = diff
             return
         report.step = Step.VERIFY
         await self._weigh(report, diff, earned)
 
-    def _diff_of(self, report: Report) -> Diff | str:
+    async def _diff_of(self, report: Report) -> Diff | str:
+        """The edit that was proposed, or why there is none."""
         if report.proposal is None or not report.proposal.strip():
             return ProposalOutcome.NO_PROPOSAL
         ticket = report.ticket
         head = ticket.snapshot
-        made = ask(
-            "strategy",
-            self.strategy.to_diff,
+        made = await to_diff(
+            self.strategy,
             head.state,
             report.proposal,
             f"w{ticket.worker}",
@@ -116,7 +116,7 @@ class Rollouts:
         gain = 0.0
         if self.self_verify:
             edited = apply_ops(ticket.snapshot.state, diff.ops)
-            rendered: str = ask("strategy", self.strategy.render, edited)
+            rendered = render(self.strategy, edited)
             output = await self.run(rendered, ticket.task, leash=ticket.leash)
             value = await self.reward(ticket.task, output, leash=ticket.leash)
             gain = check_reward(ticket.task, value) - before

@@ -57,10 +57,10 @@ class Picker:
         """
         await self.record_all()
         name: Any = await consult("task_sampler", self._sampler.pick, unit.keys, turn)
-        if name not in self._tasks:
+        if name not in unit.keys:
             raise PluginError(
-                f"task_sampler.pick returned {name!r}, which is no training task; it must return "
-                "one of the ids it is given"
+                f"task_sampler.pick returned {name!r}, which is none of the {len(unit.keys)} task "
+                "ids it was given; return one of its keys argument"
             )
         return self._tasks[name]
 

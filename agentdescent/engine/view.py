@@ -13,7 +13,7 @@ from agentdescent.core.merging import LedgerSnapshot
 from agentdescent.core.protocols import CommitNote, LedgerStore, Stored, Strategy
 from agentdescent.engine.head import Head
 from agentdescent.engine.messages import Snapshot
-from agentdescent.engine.plugins import ask
+from agentdescent.engine.plugins import render
 from agentdescent.errors import CASConflict, ContractError, ContractRejected
 from agentdescent.threads import either
 
@@ -134,7 +134,7 @@ class LedgerView:
 
     def _rendered(self, version: int, state: State) -> Snapshot:
         ordered = {key: state[key] for key in sorted(state)}
-        return Snapshot(version, ordered, ask("strategy", self._strategy.render, ordered))
+        return Snapshot(version, ordered, render(self._strategy, ordered))
 
     def _artifact(
         self, version: int, state: State, contract: Contract, name: str | None = None
