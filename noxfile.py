@@ -127,11 +127,12 @@ def examples(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure: `nox -s bench -- NAME...` runs benchmarks/NAME.py, without a name all of them."""
+    """Measure: `nox -s bench -- NAME... [OPTION...]` runs benchmarks/NAME.py, or all of them."""
     session.install(".", *groups("bench"))
-    names = session.posargs or sorted(path.stem for path in Path("benchmarks").glob("[!_]*.py"))
-    for name in names:
-        session.run("python", f"benchmarks/{name}.py")
+    options = [argument for argument in session.posargs if argument.startswith("-")]
+    names = [argument for argument in session.posargs if not argument.startswith("-")]
+    for name in names or sorted(path.stem for path in Path("benchmarks").glob("[!_]*.py")):
+        session.run("python", f"benchmarks/{name}.py", *options)
 
 
 @nox.session
