@@ -55,19 +55,26 @@ class Template:
 
     A text that `str.format` could fill from the known fields alone is filled by its rules, so that
     `{{` gives one brace. In any other text, such as one with JSON in it, only ``{field}`` and
-    ``{field:spec}`` are replaced. Values may hold any braces.
+    ``{field:spec}`` are replaced, and only without white space. Values may hold any braces.
 
     ``{field:data}`` puts a value between tags that do not occur in it.
 
     Args:
         text: The prompt.
         fields: The names it may use; it need not use them all.
+
+    Raises:
+        ValueError: If a field has a format specification that its value cannot take.
     """
 
     def __init__(self, text: str, fields: frozenset[str]) -> None:
         self._text = text
-        self._field = re.compile(rf"\{{({'|'.join(sorted(fields))})(?::([^{{}}]*))?\}}")
+        self._field = re.compile(rf"\{{({'|'.join(sorted(fields))})(?::([^{{}}\s]*))?\}}")
         self._is_format = _is_format(text, fields)
+        try:
+            self.fill(**{name: 0.0 if name == "reward" else "" for name in fields})
+        except ValueError as error:
+            raise ValueError(f"the template {text[:80]!r} cannot be filled in: {error}") from None
 
     def fill(self, **values: object) -> str:
         """The prompt with `values` in place."""
@@ -93,7 +100,8 @@ def _is_format(text: str, fields: frozenset[str]) -> bool:
     except ValueError:
         return False
     return all(
-        name is None or (name in fields and "{" not in (spec or "")) for _, name, spec, _ in parts
+        name is None or (name in fields and not re.search(r"[{\s]", spec or ""))
+        for _, name, spec, _ in parts
     )
 
 

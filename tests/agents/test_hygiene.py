@@ -1,0 +1,106 @@
+import pytest
+
+from agentdescent.agents.hygiene import declines, visible
+
+RULE = "Express amounts in cents."
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        RULE,
+        f"  \n{RULE}\n\n",
+        f"<think>It said dollars.</think>{RULE}",
+        f"<think>\nIt said\n\ndollars.\n</think>\n\n{RULE}\n",
+        f"<thinking>Hm.</thinking>\n{RULE}",
+        f"<think>One.</think>\n<think>Two.</think>\n{RULE}",
+        f"It said dollars.\n</think>\n\n{RULE}",
+        f"It said dollars. </think>\n{RULE}",
+        f"```\n{RULE}\n```",
+        f"```text\n{RULE}\n```\n",
+        f"~~~~\n{RULE}\n~~~~",
+        f"<think>Hm.</think>\n```\n{RULE}\n```",
+    ],
+)
+def test_packaging_comes_off(reply):
+    assert visible(reply) == RULE
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Think between <think> and </think> before you answer.",
+        "Do not print a <think> tag.",
+        "End your reasoning with </think> and then answer.",
+        "Answer in a fence:\n```\n42\n```",
+        "```\nfirst\n```\nand\n```\nsecond\n```",
+        "```\nfirst\n```\nand more",
+        "```never closed\nrule",
+        "```",
+        "`x`",
+    ],
+)
+def test_what_belongs_to_the_proposal_stays(reply):
+    assert visible(reply) == reply
+
+
+def test_a_fence_inside_the_outer_one_stays():
+    prompt = "Answer like this:\n```json\n{}\n```\nand add nothing."
+
+    assert visible(f"```markdown\n{prompt}\n```") == prompt
+
+
+def test_a_longer_fence_may_hold_shorter_ones():
+    assert visible("````\n```\n42\n```\n````") == "```\n42\n```"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        " \n\t",
+        "<think>I should",
+        "<think>",
+        f"<think>One.</think>\n<think>Two, {RULE}",
+        "<think>All thought, no word.</think>",
+        "only thought\n</think>",
+        "```\n```",
+        "```\n\n```",
+    ],
+)
+def test_nothing_is_left_of_mere_thinking(reply):
+    assert visible(reply) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NONE",
+        "None.",
+        "none",
+        " NONE \n",
+        "**NONE**",
+        '"NONE"',
+        "(none)",
+        "`NONE`",
+        "_None_",
+        "NONE!",
+    ],
+)
+def test_none_alone_declines(text):
+    assert declines(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nonetheless, be brief",
+        "None of the amounts may be in dollars.",
+        "NONE needed",
+        "No",
+        "",
+        "1",
+    ],
+)
+def test_none_within_a_sentence_is_a_proposal(text):
+    assert not declines(text)
