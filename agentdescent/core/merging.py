@@ -128,6 +128,11 @@ class VerifierProtocol(Protocol):
         """The held-out tasks, in their order."""
         ...
 
+    @property
+    def ranking(self) -> Sequence[Task]:
+        """The held-out tasks that rivals are compared on."""
+        ...
+
     def gate(
         self,
         head: EvolvingArtifact,

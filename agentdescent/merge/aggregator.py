@@ -1,0 +1,220 @@
+"""The reference aggregator: its stages in order, each of them an override point."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from agentdescent.config import AggregatorConfig
+from agentdescent.core.artifact import EvolvingArtifact
+from agentdescent.core.diff import Diff
+from agentdescent.core.evidence import EvidenceCard
+from agentdescent.core.merging import ArtifactLedger, Audit, LedgerSnapshot, VerifierProtocol
+from agentdescent.core.outcomes import MergeOutcome, MergeReport
+from agentdescent.core.protocols import StalenessPolicy
+from agentdescent.merge.acceptance import gate, learn_trust, refuse
+from agentdescent.merge.buffer import EvidenceBuffer
+from agentdescent.merge.candidates import candidates
+from agentdescent.merge.commit import Committer
+from agentdescent.merge.conflict import resolve_conflicts
+from agentdescent.merge.fusion import tournament
+from agentdescent.merge.promotion import Promotion
+from agentdescent.merge.record import Merge
+from agentdescent.merge.staleness import StalenessFilter
+from agentdescent.merge.trust import most_ops, within_trust_region
+from agentdescent.policy.governance import assert_mutable
+from agentdescent.policy.staleness import get_policy
+from agentdescent.threads import either, invoke
+
+
+class Aggregator:
+    """Decides what to merge.
+
+    Evidence cards wait in a buffer. A merge takes the cards of one artifact through six stages:
+    trust region, staleness filter, conflict resolution, one union of all candidates, acceptance
+    gate, commit. Cards that it left out without judging them wait for the next one.
+
+    Every method below but `pending` may be overridden by a `def` or an `async def`, and calls
+    `super()` in kind: an `async def` awaits it, a plain `def`, which runs in a thread of its own,
+    gets plain values from it as well as from `self.verifier` and `self.ledger`.
+
+    Attributes:
+        ledger: Where accepted candidates go.
+        verifier: Measures candidates.
+        audit: Says which merges are checked against the whole held-out set.
+        config: How strict to be.
+        staleness_policy: Judges evidence made against an older version.
+        buffer: The cards that wait.
+        screened: How many cards were turned away because they did not help on their own task.
+    """
+
+    def __init__(
+        self,
+        ledger: ArtifactLedger,
+        verifier: VerifierProtocol,
+        audit: Audit,
+        config: AggregatorConfig | None = None,
+        staleness_policy: StalenessPolicy | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.verifier = verifier
+        self.audit = audit
+        self.config = config or AggregatorConfig()
+        self.staleness_policy = staleness_policy or get_policy("guarded")
+        self.buffer = EvidenceBuffer()
+        self.screened = 0
+        self._staleness = StalenessFilter(ledger, verifier, self.staleness_policy, self.config)
+        self._committer = Committer(ledger, self.config)
+        self._promotion = Promotion(ledger, self.config.promote_after_k)
+        self._merge: Merge | None = None
+
+    def pending(self) -> int:
+        """How many cards wait for a merge."""
+        return self.buffer.pending()
+
+    @either
+    async def ingest(self, card: EvidenceCard) -> None:
+        """File `card`, unless it was tried on its own task and did not help there."""
+        if card.is_candidate:
+            self.buffer.add(card)
+        else:
+            self.screened += 1
+
+    @either
+    async def step(self) -> list[MergeReport]:
+        """Merge what is due, one report per artifact, and promote what has survived.
+
+        Whatever ends a merge early, cancellation included, puts its cards back.
+
+        Raises:
+            ContractError: If the caller's code broke a promise.
+            LedgerError: If the ledger fails.
+            EvaluationFailed: If a task that a decision needs could not be scored.
+        """
+        self.buffer.tick()
+        return await self._merge_each(self.buffer.due(self.config))
+
+    @either
+    async def flush(self) -> list[MergeReport]:
+        """As `step`, but whatever waits is due."""
+        return await self._merge_each(self.buffer.waiting())
+
+    @either
+    async def finalize(self) -> None:
+        """Promote every artifact that was merged, at the end of a clean run.
+
+        Raises:
+            LedgerError: If the ledger fails.
+        """
+        await self._promotion.finish()
+
+    async def _merge_each(self, artifact_ids: Iterable[str]) -> list[MergeReport]:
+        reports: list[MergeReport] = [
+            await invoke(self._process, artifact_id) for artifact_id in artifact_ids
+        ]
+        await self._promotion.observe(reports)
+        return reports
+
+    @either
+    async def _process(self, artifact_id: str) -> MergeReport:
+        """One merge: take the cards of one artifact from the buffer through all stages."""
+        with self.buffer.lease(artifact_id) as batch:
+            report = MergeReport(artifact_id, considered=len(batch.cards))
+            snapshot: LedgerSnapshot = await self.ledger.snapshot()
+            artifact = snapshot.get(artifact_id)
+            if artifact is None:
+                return replace(
+                    report,
+                    category=MergeOutcome.UNKNOWN_ARTIFACT,
+                    reason=f"the ledger holds {sorted(snapshot.artifacts)}, not {artifact_id!r}",
+                )
+            assert_mutable(artifact_id)
+            cards = sorted(batch.cards, key=lambda card: card.order)
+            fitting, oversized = within_trust_region(cards, self.config)
+            survivors, stale = await invoke(
+                self._staleness_filter, artifact, snapshot.version, fitting
+            )
+            report = replace(report, survived_staleness=len(survivors), discarded_stale=stale)
+            if not survivors:
+                return self._nothing_left(report, len(oversized))
+            self._merge = merge = self._open(artifact, survivors)
+            try:
+                report = await self._judge(merge, report)
+            finally:
+                self._merge = None
+            batch.commit(merge.left_out())
+            return report
+
+    @either
+    async def _staleness_filter(
+        self, artifact: EvolvingArtifact, head: Mapping[str, int], cards: Sequence[EvidenceCard]
+    ) -> tuple[list[EvidenceCard], int]:
+        """The cards that may go on, based on the versions of `head`, and how many may not."""
+        return await self._staleness.sift(artifact, head, cards)
+
+    @either
+    async def _resolve_conflicts(
+        self, artifact: EvolvingArtifact, cards: Sequence[EvidenceCard]
+    ) -> tuple[list[EvidenceCard], int]:
+        """Cards of which no two contradict, and how many others there were."""
+        return await resolve_conflicts(self._merge_of(artifact), cards)
+
+    @either
+    async def _tournament(
+        self, artifact: EvolvingArtifact, diffs: Sequence[Diff]
+    ) -> tuple[Diff | None, EvolvingArtifact, bool]:
+        """The edit to put to the gate, the artifact with it, and whether it is a fusion.
+
+        `diffs` are the candidates, the most promising first. The edit may be any of them, a union,
+        or None for none at all; with one candidate nothing is evaluated here. Candidates that are
+        neither part of it nor turned down by the gate wait for the next merge.
+        """
+        if not diffs:
+            return None, artifact, False
+        best = await tournament(self._merge_of(artifact), diffs)
+        return best.diff, best.artifact, best.fused
+
+    def _open(self, artifact: EvolvingArtifact, cards: Sequence[EvidenceCard] = ()) -> Merge:
+        audited = self.audit.force_oracle(artifact.blast_radius, artifact.id)
+        return Merge(artifact, self.verifier, self.config, cards, audited)
+
+    def _merge_of(self, artifact: EvolvingArtifact) -> Merge:
+        """The merge under way, or a new one for a stage that is called on its own."""
+        merge = self._merge
+        return merge if merge and merge.artifact is artifact else self._open(artifact)
+
+    def _nothing_left(self, report: MergeReport, oversized: int) -> MergeReport:
+        stale = report.discarded_stale
+        limits = (
+            f"{oversized} of {report.considered} cards set more than {most_ops(self.config)} keys "
+            f"or a value of more than {self.config.trust_region_chars} characters"
+        )
+        if not stale:
+            return replace(report, category=MergeOutcome.OVERSIZED, reason=limits)
+        lag = f"{stale} of {report.considered} cards lag too far, or help no more"
+        reason = f"{lag}; {limits}" if oversized else lag
+        return replace(report, category=MergeOutcome.ALL_STALE, reason=reason)
+
+    async def _judge(self, merge: Merge, report: MergeReport) -> MergeReport:
+        kept, dropped = await invoke(self._resolve_conflicts, merge.artifact, merge.cards)
+        report = replace(report, conflicts_dropped=dropped)
+        diff, candidate, fused = await invoke(self._tournament, merge.artifact, candidates(kept))
+        if diff is None:
+            category, reason = MergeOutcome.BELOW_THRESHOLD, "no candidate was chosen"
+            return replace(report, category=category, reason=reason)
+        verdict = await gate(merge, candidate)
+        report = replace(report, prob_improve=verdict.probability, blamed=merge.blamed)
+        await learn_trust(merge, candidate, verdict, self.audit)
+        if not verdict.accepted:
+            category, reason = refuse(merge, diff, verdict)
+            return replace(report, category=category, reason=reason)
+        version = await self._committer.commit(merge, candidate, diff, verdict)
+        if version is None:
+            category, reason = MergeOutcome.CAS_CONFLICT, "other writers were first"
+            return replace(report, category=category, reason=reason)
+        return replace(
+            report,
+            accepted=diff,
+            fused=fused,
+            committed_version=version,
+            category=MergeOutcome.COMMITTED,
+            reason="committed",
+        )

@@ -1,0 +1,76 @@
+"""What one merge knows, beside the values that its stages hand to each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agentdescent.config import AggregatorConfig
+from agentdescent.core.artifact import EvolvingArtifact
+from agentdescent.core.diff import Diff, State
+from agentdescent.core.evidence import EvidenceCard
+from agentdescent.core.merging import Verdict, VerifierProtocol
+from agentdescent.merge.candidates import contains
+
+MOST_REFUSALS = 2
+"""A card that merges leave out this often is dropped."""
+
+
+@dataclass(slots=True)
+class Merge:
+    """One merge of one artifact, from its first survivor to its report.
+
+    Attributes:
+        artifact: The head that candidates are compared with.
+        verifier: Measures them.
+        config: How strict to be.
+        cards: The evidence that survived the staleness filter.
+        audited: Gates score every held-out task, and a veto counts as the oracle's.
+        rivals: Contradicting candidates whose held-out scores were compared.
+        full_gates: Candidates that went through the acceptance gate.
+        blamed: Members of a union that were held responsible for a task it lost.
+        refused: Edits that the gate turned down for good.
+        committed: The edit that was committed.
+        outrun: The edit that was accepted, but lost to other writers.
+    """
+
+    artifact: EvolvingArtifact
+    verifier: VerifierProtocol
+    config: AggregatorConfig
+    cards: Sequence[EvidenceCard] = ()
+    audited: bool = False
+    rivals: int = 0
+    full_gates: int = 0
+    blamed: int = 0
+    refused: list[Diff] = field(default_factory=list[Diff])
+    committed: Diff | None = None
+    outrun: Diff | None = None
+    _verdicts: list[tuple[State, Verdict]] = field(default_factory=list[tuple[State, Verdict]])
+
+    def verdict_on(self, candidate: EvolvingArtifact) -> Verdict | None:
+        """The gate's earlier verdict on the same content."""
+        return next((known for state, known in self._verdicts if state == candidate.state), None)
+
+    def note(self, candidate: EvolvingArtifact, verdict: Verdict) -> None:
+        """Remember the gate's verdict."""
+        self._verdicts.append((candidate.state, verdict))
+
+    def members(self, diff: Diff) -> list[EvidenceCard]:
+        """The cards whose whole edit is part of `diff`."""
+        return [card for card in self.cards if contains(diff, card.diff)]
+
+    def left_out(self) -> list[EvidenceCard]:
+        """The cards that the next merge should see.
+
+        Those that lost a race to other writers wait as they are. The others were not judged; each
+        time counts, and after the second they are dropped.
+        """
+        waiting: list[EvidenceCard] = []
+        for card in self.cards:
+            if self.outrun and contains(self.outrun, card.diff):
+                waiting.append(card)
+            elif not self._is_judged(card) and card.refusals + 1 < MOST_REFUSALS:
+                waiting.append(card.refused())
+        return waiting
+
+    def _is_judged(self, card: EvidenceCard) -> bool:
+        judged = [*self.refused, self.committed] if self.committed else self.refused
+        return any(contains(diff, card.diff) for diff in judged)
