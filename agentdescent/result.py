@@ -84,6 +84,7 @@ class EvolutionResult:
         usage: What the models were asked for and gave.
         forced_refreshes: Always 0.
         stragglers: Always 0 without duration estimates.
+        events_dropped: Events that slow listeners lost.
     """
 
     state: Mapping[str, Any]
@@ -111,6 +112,7 @@ class EvolutionResult:
     usage: Usage = field(default_factory=Usage)
     forced_refreshes: int = 0
     stragglers: int = 0
+    events_dropped: int = 0
 
     def outcomes(self) -> dict[str, int]:
         """How often each outcome occurred over the whole run."""

@@ -79,6 +79,7 @@ async def _told(parts: Parts) -> EvolutionResult:
             parts.events.start(listeners)
             await _evolve(parts)
             result = await parts.accounts.result(parts.store)
+            result.events_dropped = parts.events.dropped
             await parts.events.finish(RunEnded(anyio.current_time(), result))
             return result
     raise AssertionError("a task group never swallows an error")

@@ -32,7 +32,7 @@ class Flaky(HiddenRules):
 
 @pytest.mark.asyncio
 @pytest.mark.looptime(start=0)
-async def test_one_429_costs_neither_a_round_nor_the_result(evolve_under, schedule):
+async def test_one_429_costs_neither_a_round_nor_the_result(evolve_under):
     world = Flaky(lambda call: call == 15, run_s=0.1)
 
     result = await evolve_under(
@@ -41,7 +41,7 @@ async def test_one_429_costs_neither_a_round_nor_the_result(evolve_under, schedu
 
     assert result.error is None
     assert result.final_reward == 1.0
-    assert result.rollouts == (79 if schedule == "rounds" else 80)
+    assert result.rollouts == 80
 
 
 @pytest.mark.asyncio
