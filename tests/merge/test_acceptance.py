@@ -4,6 +4,7 @@ from agentdescent.aggregator import Verdict
 from agentdescent.core.diff import Diff
 from agentdescent.merge.acceptance import bar, gate, learn_trust, refuse
 from agentdescent.policy.stats import commit_bar
+from support.merging import make_bench
 
 
 def edit(name):
@@ -25,15 +26,15 @@ def verdict(gain, *, finished=8, undecided=""):
         ({"multiplicity": "none"}, 4, 3, 1),
     ],
 )
-def test_every_candidate_that_was_compared_raises_the_bar(bench, knobs, rivals, full_gates, k):
-    merge = bench(version=64).merge(base_delta=0.5, anneal_half_life=64, **knobs)
+def test_every_candidate_that_was_compared_raises_the_bar(knobs, rivals, full_gates, k):
+    merge = make_bench(version=64).merge(base_delta=0.5, anneal_half_life=64, **knobs)
     merge.rivals, merge.full_gates = rivals, full_gates
 
     assert bar(merge) == commit_bar(64, base_delta=0.5, half_life=64, k=k) == 0.75 ** (1 / k)
 
 
-def test_fresh_measurements_need_no_correction(bench):
-    at = bench()
+def test_fresh_measurements_need_no_correction():
+    at = make_bench()
     at.verifier.confirm = 1
     merge = at.merge()
     merge.rivals = 8
@@ -42,8 +43,8 @@ def test_fresh_measurements_need_no_correction(bench):
 
 
 @pytest.mark.asyncio
-async def test_a_candidate_is_judged_once_and_does_not_count_again(bench):
-    at = bench()
+async def test_a_candidate_is_judged_once_and_does_not_count_again():
+    at = make_bench()
     merge = at.merge()
     candidate = at.head.apply(edit("k0"))
 
@@ -57,8 +58,8 @@ async def test_a_candidate_is_judged_once_and_does_not_count_again(bench):
 
 @pytest.mark.parametrize("audited", [False, True])
 @pytest.mark.asyncio
-async def test_audited_merges_are_never_curtailed(bench, audited):
-    at = bench()
+async def test_audited_merges_are_never_curtailed(audited):
+    at = make_bench()
     merge = at.merge()
     merge.audited = audited
 
@@ -79,10 +80,8 @@ async def test_audited_merges_are_never_curtailed(bench, audited):
         (0.2, True, 0.0, "below-threshold"),
     ],
 )
-def test_an_audit_vetoes_losses_and_above_the_limit_ties(
-    bench, blast_radius, audited, gain, category
-):
-    merge = bench(blast_radius=blast_radius).merge()
+def test_an_audit_vetoes_losses_and_above_the_limit_ties(blast_radius, audited, gain, category):
+    merge = make_bench(blast_radius=blast_radius).merge()
     merge.audited = audited
 
     found, reason = refuse(merge, edit("a"), verdict(gain))
@@ -92,8 +91,8 @@ def test_an_audit_vetoes_losses_and_above_the_limit_ties(
     assert merge.refused == [edit("a")]
 
 
-def test_what_could_not_be_judged_is_neither_vetoed_nor_refused(bench):
-    merge = bench(blast_radius=0.6).merge()
+def test_what_could_not_be_judged_is_neither_vetoed_nor_refused():
+    merge = make_bench(blast_radius=0.6).merge()
     merge.audited = True
 
     found = refuse(merge, edit("a"), verdict(0.0, undecided="h0 failed"))
@@ -113,8 +112,10 @@ def test_what_could_not_be_judged_is_neither_vetoed_nor_refused(bench):
     ],
 )
 @pytest.mark.asyncio
-async def test_trust_follows_the_agreement_of_the_subset_with_all_tasks(bench, key, gain, trust):
-    at = bench(lambda state, i: 0.5 + (f"k{i}" in state) / 2 - (f"bad{i}" in state) / 2, ranking=2)
+async def test_trust_follows_the_agreement_of_the_subset_with_all_tasks(key, gain, trust):
+    at = make_bench(
+        lambda state, i: 0.5 + (f"k{i}" in state) / 2 - (f"bad{i}" in state) / 2, ranking=2
+    )
 
     await learn_trust(at.merge(), at.head.apply(edit(key)), verdict(gain), at.audit)
 
@@ -130,8 +131,8 @@ async def test_trust_follows_the_agreement_of_the_subset_with_all_tasks(bench, k
     ],
 )
 @pytest.mark.asyncio
-async def test_nothing_is_learned_without_two_rankings(bench, ranking, judged):
-    at = bench(ranking=ranking)
+async def test_nothing_is_learned_without_two_rankings(ranking, judged):
+    at = make_bench(ranking=ranking)
 
     await learn_trust(at.merge(), at.head.apply(edit("k0")), judged, at.audit)
 

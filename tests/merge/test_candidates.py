@@ -5,14 +5,15 @@ from hypothesis import strategies as st
 
 from agentdescent.core.diff import Diff, fuse_diffs
 from agentdescent.merge.candidates import candidates, contains, signature
+from support.merging import make_bench
 
 keys = st.text("abc", min_size=1, max_size=2)
 values = st.none() | st.text("xy", max_size=2) | st.lists(st.integers(0, 2), max_size=2)
 diffs = st.dictionaries(keys, values, max_size=3).map(lambda ops: Diff("d", "skill", ops))
 
 
-def test_identical_edits_are_one_candidate_with_all_authors(bench):
-    at = bench()
+def test_identical_edits_are_one_candidate_with_all_authors():
+    at = make_bench()
     cards = [at.card(a="1"), at.card(b="1"), at.card(a="1"), at.card(a="1", author="w0")]
 
     found = candidates(cards)
@@ -20,16 +21,16 @@ def test_identical_edits_are_one_candidate_with_all_authors(bench):
     assert [(dict(d.ops), d.author) for d in found] == [({"a": "1"}, "w0+w2"), ({"b": "1"}, "w1")]
 
 
-def test_an_edit_breaks_the_contract_if_one_of_its_authors_says_so(bench):
-    at = bench()
+def test_an_edit_breaks_the_contract_if_one_of_its_authors_says_so():
+    at = make_bench()
 
     [found] = candidates([at.card(a="1"), at.card(a="1", breaking=True)])
 
     assert found.contract_breaking
 
 
-def test_the_greatest_gain_on_its_own_task_comes_first_then_the_earliest(bench):
-    at = bench()
+def test_the_greatest_gain_on_its_own_task_comes_first_then_the_earliest():
+    at = make_bench()
     cards = [
         at.card(late="1", gain=0.5),
         at.card(most="1", gain=0.5),

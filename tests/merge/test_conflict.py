@@ -6,6 +6,7 @@ from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.merge.candidates import signature
 from agentdescent.merge.conflict import resolve_conflicts, settle
+from support.merging import make_bench, worth
 
 edits = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), min_size=1)
 
@@ -27,14 +28,9 @@ async def resolved(at, *cards):
     return [dict(card.diff.ops) for card in kept], dropped, merge.rivals
 
 
-def worth(**values):
-    """The reward of a state is the greatest that one of its values has."""
-    return lambda state, _: max((values.get(v, 0.0) for v in state.values()), default=0.0)
-
-
 @pytest.mark.asyncio
-async def test_edits_that_do_not_contradict_all_stay_unmeasured(bench):
-    at = bench()
+async def test_edits_that_do_not_contradict_all_stay_unmeasured():
+    at = make_bench()
     same = {"a": "1"}
 
     assert await resolved(at, at.card(same), at.card(b="1"), at.card(same)) == (
@@ -51,10 +47,8 @@ async def test_edits_that_do_not_contradict_all_stay_unmeasured(bench):
     ids=["worse", "better", "tie"],
 )
 @pytest.mark.asyncio
-async def test_of_two_rivals_the_better_stays_and_a_tie_keeps_the_earlier(
-    bench, first, second, kept
-):
-    at = bench(worth(good=1.0, twin=1.0, bad=0.1))
+async def test_of_two_rivals_the_better_stays_and_a_tie_keeps_the_earlier(first, second, kept):
+    at = make_bench(worth(good=1.0, twin=1.0, bad=0.1))
 
     found = await resolved(at, at.card(k=first), at.card(k=second))
 
@@ -62,8 +56,8 @@ async def test_of_two_rivals_the_better_stays_and_a_tie_keeps_the_earlier(
 
 
 @pytest.mark.asyncio
-async def test_one_edit_may_take_the_place_of_two(bench):
-    at = bench(worth(x=0.4, y=0.5, z=0.9))
+async def test_one_edit_may_take_the_place_of_two():
+    at = make_bench(worth(x=0.4, y=0.5, z=0.9))
 
     found = await resolved(at, at.card(k1="x"), at.card(k2="y"), at.card(k1="z", k2="w"))
 
@@ -71,8 +65,8 @@ async def test_one_edit_may_take_the_place_of_two(bench):
 
 
 @pytest.mark.asyncio
-async def test_an_edit_that_does_not_beat_all_it_contradicts_evicts_none(bench):
-    at = bench(worth(x=0.4, y=0.9, z=0.5))
+async def test_an_edit_that_does_not_beat_all_it_contradicts_evicts_none():
+    at = make_bench(worth(x=0.4, y=0.9, z=0.5))
 
     found = await resolved(at, at.card(k1="x"), at.card(k2="y"), at.card(k1="z", k2="w"))
 
@@ -80,8 +74,8 @@ async def test_an_edit_that_does_not_beat_all_it_contradicts_evicts_none(bench):
 
 
 @pytest.mark.asyncio
-async def test_identical_edits_are_one_rival(bench):
-    at = bench(worth(x=0.4, y=0.9))
+async def test_identical_edits_are_one_rival():
+    at = make_bench(worth(x=0.4, y=0.9))
 
     found = await resolved(at, at.card(k="x"), at.card(k="x"), at.card(k="y"), at.card(k="y"))
 
@@ -89,8 +83,8 @@ async def test_identical_edits_are_one_rival(bench):
 
 
 @pytest.mark.asyncio
-async def test_rivals_are_compared_over_the_ranking_subset(bench):
-    at = bench(worth(x=0.4, y=0.9), n_tasks=8, ranking=3)
+async def test_rivals_are_compared_over_the_ranking_subset():
+    at = make_bench(worth(x=0.4, y=0.9), n_tasks=8, ranking=3)
 
     await resolved(at, at.card(k="x"), at.card(k="y"))
 
@@ -98,8 +92,8 @@ async def test_rivals_are_compared_over_the_ranking_subset(bench):
 
 
 @pytest.mark.asyncio
-async def test_up_to_four_rivals_are_scored_in_full(bench):
-    at = bench(worth(v1=0.1, v2=0.2, v3=0.3), n_tasks=8)
+async def test_up_to_four_rivals_are_scored_in_full():
+    at = make_bench(worth(v1=0.1, v2=0.2, v3=0.3), n_tasks=8)
 
     found = await resolved(at, *(at.card(k=f"v{i}") for i in range(4)))
 
@@ -108,8 +102,8 @@ async def test_up_to_four_rivals_are_scored_in_full(bench):
 
 
 @pytest.mark.asyncio
-async def test_more_rivals_are_halved_on_half_the_subset_first(bench):
-    at = bench(worth(**{f"v{i}": i / 10 for i in range(5)}), n_tasks=8)
+async def test_more_rivals_are_halved_on_half_the_subset_first():
+    at = make_bench(worth(**{f"v{i}": i / 10 for i in range(5)}), n_tasks=8)
 
     found = await resolved(at, *(at.card(k=f"v{i}") for i in range(5)), at.card(other="v0"))
 
@@ -118,8 +112,8 @@ async def test_more_rivals_are_halved_on_half_the_subset_first(bench):
 
 
 @pytest.mark.asyncio
-async def test_halving_keeps_the_earlier_of_equals(bench):
-    at = bench(worth(), n_tasks=8)
+async def test_halving_keeps_the_earlier_of_equals():
+    at = make_bench(worth(), n_tasks=8)
 
     found = await resolved(at, *(at.card(k=f"v{i}") for i in range(6)))
 
@@ -130,8 +124,8 @@ async def test_halving_keeps_the_earlier_of_equals(bench):
 
 
 @pytest.mark.asyncio
-async def test_edits_that_agree_on_a_crowded_key_stand_and_fall_together(bench):
-    at = bench(worth(**{f"v{i}": i / 10 for i in range(5)}), n_tasks=8)
+async def test_edits_that_agree_on_a_crowded_key_stand_and_fall_together():
+    at = make_bench(worth(**{f"v{i}": i / 10 for i in range(5)}), n_tasks=8)
     ally = at.card(k="v4", more="x")
 
     kept, dropped, _ = await resolved(at, *(at.card(k=f"v{i}") for i in range(5)), ally)

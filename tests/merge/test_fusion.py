@@ -5,6 +5,7 @@ from agentdescent.core.task import Task
 from agentdescent.merge.acceptance import gate
 from agentdescent.merge.fusion import blame, fitting, tournament
 from agentdescent.policy.stats import commit_bar
+from support.merging import make_bench
 
 
 def world(*solved, **keys):
@@ -44,8 +45,8 @@ def bar(k):
 
 
 @pytest.mark.asyncio
-async def test_one_diff_is_handed_on_unmeasured(bench):
-    at = bench()
+async def test_one_diff_is_handed_on_unmeasured():
+    at = make_bench()
 
     union = await tournament(at.merge(), diffs("a"))
 
@@ -54,8 +55,8 @@ async def test_one_diff_is_handed_on_unmeasured(bench):
 
 
 @pytest.mark.asyncio
-async def test_a_union_that_loses_nothing_takes_one_gate(bench):
-    at = bench(world(7, a=([0], []), b=([1], []), c=([], [])))
+async def test_a_union_that_loses_nothing_takes_one_gate():
+    at = make_bench(world(7, a=([0], []), b=([1], []), c=([], [])))
     merge = at.merge()
 
     union = await tournament(merge, diffs("a", "b", "c"))
@@ -66,8 +67,8 @@ async def test_a_union_that_loses_nothing_takes_one_gate(bench):
 
 
 @pytest.mark.asyncio
-async def test_of_a_union_without_a_win_every_member_is_refused(bench):
-    at = bench(world(7))
+async def test_of_a_union_without_a_win_every_member_is_refused():
+    at = make_bench(world(7))
     merge = at.merge()
 
     union = await tournament(merge, diffs("a", "b"))
@@ -77,8 +78,8 @@ async def test_of_a_union_without_a_win_every_member_is_refused(bench):
 
 
 @pytest.mark.asyncio
-async def test_the_member_that_lost_a_task_is_taken_out(bench):
-    at = bench(world(6, 7, a=([0, 1], []), b=([2], []), bad=([], [6])))
+async def test_the_member_that_lost_a_task_is_taken_out():
+    at = make_bench(world(6, 7, a=([0, 1], []), b=([2], []), bad=([], [6])))
     merge = at.merge()
 
     union = await tournament(merge, diffs("a", "bad", "b"))
@@ -90,8 +91,8 @@ async def test_the_member_that_lost_a_task_is_taken_out(bench):
 
 
 @pytest.mark.asyncio
-async def test_the_blamed_who_added_losses_alone_are_refused_without_a_gate(bench):
-    at = bench(world(6, 7, a=([0, 1], []), bad=([0], [6]), worse=([], [7])))
+async def test_the_blamed_who_added_losses_alone_are_refused_without_a_gate():
+    at = make_bench(world(6, 7, a=([0, 1], []), bad=([0], [6]), worse=([], [7])))
     merge = at.merge()
 
     await tournament(merge, diffs("a", "bad", "worse"))
@@ -101,8 +102,8 @@ async def test_the_blamed_who_added_losses_alone_are_refused_without_a_gate(benc
 
 
 @pytest.mark.asyncio
-async def test_only_the_lost_tasks_are_evaluated_to_find_whom_to_blame(bench):
-    at = bench(world(6, 7, a=([0], []), b=([1], []), c=([2], []), bad=([], [6])))
+async def test_only_the_lost_tasks_are_evaluated_to_find_whom_to_blame():
+    at = make_bench(world(6, 7, a=([0], []), b=([1], []), c=([2], []), bad=([], [6])))
     merge = at.merge()
 
     found = await blame(merge, diffs("a", "bad", "b", "c"), [Task("h6", "task 6")])
@@ -113,9 +114,9 @@ async def test_only_the_lost_tasks_are_evaluated_to_find_whom_to_blame(bench):
 
 
 @pytest.mark.asyncio
-async def test_every_member_that_lost_a_task_is_found(bench):
+async def test_every_member_that_lost_a_task_is_found():
     harmful = {f"bad{i}": ([], [i]) for i in (3, 5, 6)}
-    at = bench(world(*range(8), **{f"n{i}": ([], []) for i in range(6)}, **harmful))
+    at = make_bench(world(*range(8), **{f"n{i}": ([], []) for i in range(6)}, **harmful))
     names = ["n0", "bad5", "n1", "n2", "bad3", "bad6", "n3", "n4", "n5"]
     lost = [Task(f"h{i}", f"task {i}") for i in (3, 5, 6)]
 
@@ -125,13 +126,13 @@ async def test_every_member_that_lost_a_task_is_found(bench):
 
 
 @pytest.mark.asyncio
-async def test_nobody_is_blamed_for_what_members_lose_only_together(bench):
+async def test_nobody_is_blamed_for_what_members_lose_only_together():
     def reward(state, task):
         if task == 7:
             return float(not {"a", "b"} <= state.keys())
         return float((task < 2 and "a" in state) or (task in {2, 3} and "b" in state))
 
-    at = bench(reward)
+    at = make_bench(reward)
     merge = at.merge()
 
     union = await tournament(merge, diffs("a", "b"))
@@ -142,12 +143,12 @@ async def test_nobody_is_blamed_for_what_members_lose_only_together(bench):
 
 
 @pytest.mark.asyncio
-async def test_a_union_that_fails_by_what_members_lose_only_together_is_refused(bench):
+async def test_a_union_that_fails_by_what_members_lose_only_together_is_refused():
     def reward(state, task):
         both = {"a", "b"} <= state.keys()
         return float(task == 0 and "a" in state) if task < 5 else float(not both)
 
-    at = bench(reward)
+    at = make_bench(reward)
     merge = at.merge()
 
     union = await tournament(merge, diffs("a", "b"))
@@ -157,8 +158,8 @@ async def test_a_union_that_fails_by_what_members_lose_only_together_is_refused(
 
 
 @pytest.mark.asyncio
-async def test_a_blamed_member_that_wins_more_than_the_rest_is_chosen_alone(bench):
-    at = bench(world(6, 7, a=([0, 1], []), mixed=([2, 3, 4, 5], [6])))
+async def test_a_blamed_member_that_wins_more_than_the_rest_is_chosen_alone():
+    at = make_bench(world(6, 7, a=([0, 1], []), mixed=([2, 3, 4, 5], [6])))
     merge = at.merge()
 
     union = await tournament(merge, diffs("a", "mixed"))
@@ -170,8 +171,8 @@ async def test_a_blamed_member_that_wins_more_than_the_rest_is_chosen_alone(benc
 
 
 @pytest.mark.asyncio
-async def test_the_rest_is_chosen_when_a_blamed_member_wins_no_more_than_it(bench):
-    at = bench(world(6, 7, a=([0, 1, 2], []), mixed=([2, 3, 4, 5], [6])))
+async def test_the_rest_is_chosen_when_a_blamed_member_wins_no_more_than_it():
+    at = make_bench(world(6, 7, a=([0, 1, 2], []), mixed=([2, 3, 4, 5], [6])))
 
     union = await tournament(at.merge(), diffs("a", "mixed"))
 
@@ -180,8 +181,8 @@ async def test_the_rest_is_chosen_when_a_blamed_member_wins_no_more_than_it(benc
 
 
 @pytest.mark.asyncio
-async def test_a_blamed_member_that_fails_alone_is_refused(bench):
-    at = bench(world(6, 7, a=([0, 1], []), poor=([2], [6, 7])))
+async def test_a_blamed_member_that_fails_alone_is_refused():
+    at = make_bench(world(6, 7, a=([0, 1], []), poor=([2], [6, 7])))
     merge = at.merge()
 
     union = await tournament(merge, diffs("a", "poor"))
@@ -191,8 +192,8 @@ async def test_a_blamed_member_that_fails_alone_is_refused(bench):
 
 
 @pytest.mark.asyncio
-async def test_when_all_are_blamed_each_is_gated_alone(bench):
-    at = bench(world(4, 5, 6, 7, bad=([], [4, 5, 6]), mixed=([0, 1, 2], [7])))
+async def test_when_all_are_blamed_each_is_gated_alone():
+    at = make_bench(world(4, 5, 6, 7, bad=([], [4, 5, 6]), mixed=([0, 1, 2], [7])))
     merge = at.merge()
 
     union = await tournament(merge, diffs("bad", "mixed"))
@@ -203,8 +204,8 @@ async def test_when_all_are_blamed_each_is_gated_alone(bench):
 
 
 @pytest.mark.asyncio
-async def test_a_union_of_blamed_members_stands_when_it_gains_most(bench):
-    at = bench(world(6, 7, one=([0, 1, 2], [6]), two=([3, 4, 5], [7])))
+async def test_a_union_of_blamed_members_stands_when_it_gains_most():
+    at = make_bench(world(6, 7, one=([0, 1, 2], [6]), two=([3, 4, 5], [7])))
     merge = at.merge()
 
     union = await tournament(merge, diffs("one", "two"))
@@ -214,8 +215,8 @@ async def test_a_union_of_blamed_members_stands_when_it_gains_most(bench):
 
 
 @pytest.mark.asyncio
-async def test_of_equal_gains_the_smaller_commit_is_chosen(bench):
-    at = bench(world(6, 7, mixed=([0, 1, 2, 3], [6]), idle=([], [])))
+async def test_of_equal_gains_the_smaller_commit_is_chosen():
+    at = make_bench(world(6, 7, mixed=([0, 1, 2, 3], [6]), idle=([], [])))
     merge = at.merge()
 
     union = await tournament(merge, diffs("mixed", "idle"))
@@ -225,9 +226,9 @@ async def test_of_equal_gains_the_smaller_commit_is_chosen(bench):
 
 
 @pytest.mark.asyncio
-async def test_a_merge_takes_three_full_gates_at_most(bench):
+async def test_a_merge_takes_three_full_gates_at_most():
     lone = {f"m{i}": ([i], [i + 4]) for i in range(4)}
-    at = bench(world(4, 5, 6, 7, **lone))
+    at = make_bench(world(4, 5, 6, 7, **lone))
     merge = at.merge()
 
     union = await tournament(merge, diffs(*lone))
@@ -238,7 +239,7 @@ async def test_a_merge_takes_three_full_gates_at_most(bench):
 
 
 @pytest.mark.asyncio
-async def test_the_last_union_that_passed_is_chosen_when_losses_go_on(bench):
+async def test_the_last_union_that_passed_is_chosen_when_losses_go_on():
     """Each union hides a loss of the next: what is taken out had won the task that it loses."""
 
     def reward(state, task):
@@ -250,7 +251,7 @@ async def test_the_last_union_that_passed_is_chosen_when_losses_go_on(bench):
             return float("x" in state or "y" in state or "z" not in state)
         return float(f"abcd{'xyz'}"[task % 7] in state) if task < 8 else 0.0
 
-    at = bench(reward, n_tasks=11)
+    at = make_bench(reward, n_tasks=11)
     merge = at.merge()
 
     union = await tournament(merge, diffs("a", "b", "c", "d", "x", "y", "z"))
@@ -260,8 +261,8 @@ async def test_the_last_union_that_passed_is_chosen_when_losses_go_on(bench):
 
 
 @pytest.mark.asyncio
-async def test_an_undecided_union_refuses_nobody(bench):
-    at = bench(world(7, a=([0], []), b=([1], [])))
+async def test_an_undecided_union_refuses_nobody():
+    at = make_bench(world(7, a=([0], []), b=([1], [])))
     at.verifier.broken = {"h0"}
     merge = at.merge()
 
@@ -284,8 +285,8 @@ def breaking_after(at, n_gates):
 
 
 @pytest.mark.asyncio
-async def test_an_undecided_rest_does_not_let_the_blamed_in(bench):
-    at = bench(world(6, 7, a=([0, 1], []), bad=([], [6])))
+async def test_an_undecided_rest_does_not_let_the_blamed_in():
+    at = make_bench(world(6, 7, a=([0, 1], []), bad=([], [6])))
     breaking_after(at, 1)
     merge = at.merge()
 
@@ -296,8 +297,8 @@ async def test_an_undecided_rest_does_not_let_the_blamed_in(bench):
 
 
 @pytest.mark.asyncio
-async def test_a_blamed_member_whose_own_gate_is_undecided_is_not_refused(bench):
-    at = bench(world(6, 7, a=([0, 1], []), mixed=([2, 3, 4, 5], [6])))
+async def test_a_blamed_member_whose_own_gate_is_undecided_is_not_refused():
+    at = make_bench(world(6, 7, a=([0, 1], []), mixed=([2, 3, 4, 5], [6])))
     breaking_after(at, 2)
     merge = at.merge()
 

@@ -3,6 +3,7 @@ import pytest
 from agentdescent.aggregator import MergeReport
 from agentdescent.errors import LedgerBusy, LedgerFull
 from agentdescent.merge.promotion import Promotion
+from support.merging import make_bench
 
 COMMITTED = MergeReport("skill", committed_version=2, category="committed")
 REJECTED = MergeReport("skill", category="below-threshold")
@@ -21,32 +22,32 @@ async def promotions(at, *steps, after=2):
 
 
 @pytest.mark.asyncio
-async def test_a_version_is_promoted_after_so_many_steps_without_a_change(bench):
-    assert await promotions(bench(), [COMMITTED], [], []) == [0, 0, 1]
+async def test_a_version_is_promoted_after_so_many_steps_without_a_change():
+    assert await promotions(make_bench(), [COMMITTED], [], []) == [0, 0, 1]
 
 
 @pytest.mark.asyncio
-async def test_a_rejection_below_the_threshold_counts_as_survived(bench):
-    assert await promotions(bench(), [REJECTED], [REJECTED]) == [0, 1]
+async def test_a_rejection_below_the_threshold_counts_as_survived():
+    assert await promotions(make_bench(), [REJECTED], [REJECTED]) == [0, 1]
 
 
 @pytest.mark.parametrize("setback", [COMMITTED, VETOED])
 @pytest.mark.asyncio
-async def test_a_change_or_a_veto_starts_the_count_anew(bench, setback):
-    assert await promotions(bench(), [REJECTED], [setback], [], []) == [0, 0, 0, 1]
+async def test_a_change_or_a_veto_starts_the_count_anew(setback):
+    assert await promotions(make_bench(), [REJECTED], [setback], [], []) == [0, 0, 0, 1]
 
 
 @pytest.mark.asyncio
-async def test_the_same_version_is_promoted_once(bench):
-    at = bench()
+async def test_the_same_version_is_promoted_once():
+    at = make_bench()
 
     assert await promotions(at, [COMMITTED], [], [], [], [], []) == [0, 0, 1, 1, 1, 1]
     assert at.ledger.promoted == [("skill", 1)]
 
 
 @pytest.mark.asyncio
-async def test_a_newer_version_is_promoted_again(bench):
-    at = bench()
+async def test_a_newer_version_is_promoted_again():
+    at = make_bench()
     promotion = Promotion(at.ledger, after=1)
     await promotion.observe([REJECTED])
     at.ledger.publish(k="x")
@@ -57,8 +58,8 @@ async def test_a_newer_version_is_promoted_again(bench):
 
 
 @pytest.mark.asyncio
-async def test_an_unknown_artifact_is_never_promoted(bench):
-    at = bench()
+async def test_an_unknown_artifact_is_never_promoted():
+    at = make_bench()
     promotion = Promotion(at.ledger, after=1)
     await promotion.observe([UNKNOWN])
     await promotion.finish()
@@ -67,16 +68,16 @@ async def test_an_unknown_artifact_is_never_promoted(bench):
 
 
 @pytest.mark.asyncio
-async def test_a_busy_ledger_is_asked_again_after_the_next_step(bench):
-    at = bench()
+async def test_a_busy_ledger_is_asked_again_after_the_next_step():
+    at = make_bench()
     at.ledger.failures = [LedgerBusy("locked")]
 
     assert await promotions(at, [REJECTED], [], []) == [0, 0, 1]
 
 
 @pytest.mark.asyncio
-async def test_any_other_ledger_error_is_raised(bench):
-    at = bench()
+async def test_any_other_ledger_error_is_raised():
+    at = make_bench()
     at.ledger.failures = [LedgerFull("no space")]
 
     with pytest.raises(LedgerFull):
@@ -84,8 +85,8 @@ async def test_any_other_ledger_error_is_raised(bench):
 
 
 @pytest.mark.asyncio
-async def test_finishing_promotes_every_artifact_that_a_report_named(bench):
-    at = bench()
+async def test_finishing_promotes_every_artifact_that_a_report_named():
+    at = make_bench()
     promotion = Promotion(at.ledger, after=9)
     await promotion.observe([COMMITTED])
 
@@ -96,8 +97,8 @@ async def test_finishing_promotes_every_artifact_that_a_report_named(bench):
 
 
 @pytest.mark.asyncio
-async def test_finishing_promotes_nothing_that_no_report_named(bench):
-    at = bench()
+async def test_finishing_promotes_nothing_that_no_report_named():
+    at = make_bench()
 
     await Promotion(at.ledger, after=1).finish()
 
@@ -105,8 +106,8 @@ async def test_finishing_promotes_nothing_that_no_report_named(bench):
 
 
 @pytest.mark.asyncio
-async def test_finishing_does_not_hide_a_busy_ledger(bench):
-    at = bench()
+async def test_finishing_does_not_hide_a_busy_ledger():
+    at = make_bench()
     promotion = Promotion(at.ledger, after=9)
     await promotion.observe([COMMITTED])
     at.ledger.failures = [LedgerBusy("locked")]

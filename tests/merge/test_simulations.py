@@ -16,6 +16,7 @@ from agentdescent.core.task import Task
 from agentdescent.evaluate.memo import Memo
 from agentdescent.evaluate.pool import EvaluationPool
 from agentdescent.evaluate.verifier import Verifier
+from support.merging import make_bench
 
 RULES, PER_RULE, KNOWN = 20, 2, 8
 N_TASKS = RULES * PER_RULE
@@ -78,10 +79,10 @@ def edits(random, n, good, harmful):
             yield f"idle{i}"
 
 
-async def merge_batches(bench, n, *, batches, good, harmful):
+async def merge_batches(n, *, batches, good, harmful):
     random, tally = Random(7), Tally()
     for _ in range(batches):
-        at = bench(state={f"rule{rule}": "on" for rule in range(KNOWN)})
+        at = make_bench(state={f"rule{rule}": "on" for rule in range(KNOWN)})
         async with verifying(follows_rules, N_TASKS) as (at.verifier, calls):
             await at.verifier.evaluate(at.head, at.verifier.held_out)
             calls.clear()
@@ -99,10 +100,8 @@ async def merge_batches(bench, n, *, batches, good, harmful):
     ("n", "calls", "batches"), [(4, 62, 200), (8, 83, 120), (16, 114, 80), (64, 278, 40)]
 )
 @pytest.mark.asyncio
-async def test_a_batch_costs_few_calls_lets_no_harm_in_and_no_good_rule_out(
-    bench, n, calls, batches
-):
-    tally = await merge_batches(bench, n, batches=batches, good=0.70, harmful=0.15)
+async def test_a_batch_costs_few_calls_lets_no_harm_in_and_no_good_rule_out(n, calls, batches):
+    tally = await merge_batches(n, batches=batches, good=0.70, harmful=0.15)
 
     assert fmean(tally.calls) == pytest.approx(calls, rel=0.15)
     assert tally.harmful == 0
@@ -111,8 +110,8 @@ async def test_a_batch_costs_few_calls_lets_no_harm_in_and_no_good_rule_out(
 
 @pytest.mark.parametrize(("n", "calls", "batches"), [(4, 46, 200), (16, 95, 80)])
 @pytest.mark.asyncio
-async def test_a_batch_of_mostly_useless_edits_costs_few_calls_too(bench, n, calls, batches):
-    tally = await merge_batches(bench, n, batches=batches, good=0.30, harmful=0.10)
+async def test_a_batch_of_mostly_useless_edits_costs_few_calls_too(n, calls, batches):
+    tally = await merge_batches(n, batches=batches, good=0.30, harmful=0.10)
 
     assert fmean(tally.calls) == pytest.approx(calls, rel=0.15)
     assert tally.harmful == 0
@@ -131,11 +130,11 @@ def noise(seed, sd):
     return reward
 
 
-async def false_commits(bench, *, rivals, version, trials, n_tasks=20, **knobs):
+async def false_commits(*, rivals, version, trials, n_tasks=20, **knobs):
     """The share of merges that commit one of `rivals` contradicting edits of no worth."""
     committed = 0
     for seed in range(trials):
-        at = bench(version=version)
+        at = make_bench(version=version)
         async with verifying(noise(seed, sd=0.1), n_tasks) as (at.verifier, _):
             cards = [at.card(k=f"value {i}", base=version) for i in range(rivals)]
             report = await at.run(at.aggregator(**knobs), *cards)
@@ -146,18 +145,16 @@ async def false_commits(bench, *, rivals, version, trials, n_tasks=20, **knobs):
 @pytest.mark.parametrize(("version", "delta"), [(1, 0.495), (64, 0.25), (128, 0.125)])
 @pytest.mark.parametrize(("rivals", "trials"), [(1, 300), (4, 150), (8, 80)])
 @pytest.mark.asyncio
-async def test_noise_is_committed_no_more_often_than_is_accepted(
-    bench, rivals, trials, version, delta
-):
-    rate = await false_commits(bench, rivals=rivals, version=version, trials=trials)
+async def test_noise_is_committed_no_more_often_than_is_accepted(rivals, trials, version, delta):
+    rate = await false_commits(rivals=rivals, version=version, trials=trials)
 
     two_errors = 2 * (delta * (1 - delta) / trials) ** 0.5
     assert rate <= (delta + two_errors if rivals == 1 else delta)
 
 
 @pytest.mark.asyncio
-async def test_without_the_correction_the_best_of_several_looks_better_than_it_is(bench):
-    rate = await false_commits(bench, rivals=4, version=128, trials=80, multiplicity="none")
+async def test_without_the_correction_the_best_of_several_looks_better_than_it_is():
+    rate = await false_commits(rivals=4, version=128, trials=80, multiplicity="none")
 
     assert rate > 1.5 * 0.125
 
@@ -166,8 +163,8 @@ async def test_without_the_correction_the_best_of_several_looks_better_than_it_i
 
 
 @pytest.mark.asyncio
-async def test_of_500_idle_edits_alone_none_is_committed(bench):
-    at = bench(state={f"rule{rule}": "on" for rule in range(KNOWN)})
+async def test_of_500_idle_edits_alone_none_is_committed():
+    at = make_bench(state={f"rule{rule}": "on" for rule in range(KNOWN)})
     async with verifying(follows_rules, N_TASKS) as (at.verifier, _):
         aggregator = at.aggregator()
         for i in range(500):
@@ -178,8 +175,8 @@ async def test_of_500_idle_edits_alone_none_is_committed(bench):
 
 
 @pytest.mark.asyncio
-async def test_of_500_idle_edits_beside_good_ones_none_is_committed_once_verified(bench):
-    at = bench(state={f"rule{rule}": "on" for rule in range(KNOWN)})
+async def test_of_500_idle_edits_beside_good_ones_none_is_committed_once_verified():
+    at = make_bench(state={f"rule{rule}": "on" for rule in range(KNOWN)})
     async with verifying(follows_rules, N_TASKS) as (at.verifier, _):
         aggregator = at.aggregator()
         for rule in range(KNOWN, RULES):

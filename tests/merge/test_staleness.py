@@ -5,6 +5,7 @@ from agentdescent.core.protocols import StaleAction
 from agentdescent.core.task import Task
 from agentdescent.merge.staleness import StalenessFilter
 from agentdescent.policy.staleness import get_policy
+from support.merging import make_bench
 
 OWN = Task("h0", "its own")
 
@@ -30,8 +31,8 @@ async def sift(at, policy, *cards, **knobs):
 
 
 @pytest.mark.asyncio
-async def test_up_to_date_evidence_goes_on_unmeasured(bench):
-    at = bench()
+async def test_up_to_date_evidence_goes_on_unmeasured():
+    at = make_bench()
     card = at.card(k0="good")
 
     assert await sift(at, get_policy("guarded"), card) == ([card], 0)
@@ -42,8 +43,8 @@ async def test_up_to_date_evidence_goes_on_unmeasured(bench):
     ("lag", "eta"), [("key", 1), ("version", 3)], ids=["commits on its keys", "all commits"]
 )
 @pytest.mark.asyncio
-async def test_lag_is_counted_as_configured(bench, lag, eta):
-    at = bench()
+async def test_lag_is_counted_as_configured(lag, eta):
+    at = make_bench()
     at.ledger.publish(k1="x")
     at.ledger.publish(k0="x")
     at.ledger.publish(k2="x")
@@ -54,8 +55,8 @@ async def test_lag_is_counted_as_configured(bench, lag, eta):
 
 
 @pytest.mark.asyncio
-async def test_what_breaks_the_contract_lags_by_every_commit_and_is_tolerated_none(bench):
-    at = bench()
+async def test_what_breaks_the_contract_lags_by_every_commit_and_is_tolerated_none():
+    at = make_bench()
     at.ledger.publish(k1="x")
     at.ledger.publish(k2="x")
     policy = Recorder(StaleAction.DISCARD)
@@ -67,8 +68,8 @@ async def test_what_breaks_the_contract_lags_by_every_commit_and_is_tolerated_no
 
 @pytest.mark.parametrize(("blast_radius", "alpha"), [(0.30, 2), (0.31, 7)])
 @pytest.mark.asyncio
-async def test_tolerance_depends_on_the_blast_radius(bench, blast_radius, alpha):
-    at = bench(blast_radius=blast_radius)
+async def test_tolerance_depends_on_the_blast_radius(blast_radius, alpha):
+    at = make_bench(blast_radius=blast_radius)
     policy = Recorder(StaleAction.ACCEPT)
 
     await sift(at, policy, at.card(k0="good"), alpha_tail=2, alpha_head=7)
@@ -77,8 +78,8 @@ async def test_tolerance_depends_on_the_blast_radius(bench, blast_radius, alpha)
 
 
 @pytest.mark.asyncio
-async def test_accepted_evidence_is_based_on_the_head_from_now_on(bench):
-    at = bench()
+async def test_accepted_evidence_is_based_on_the_head_from_now_on():
+    at = make_bench()
     at.ledger.publish(k0="x")
 
     [card], discarded = await sift(at, get_policy("full"), at.card(k0="good"))
@@ -95,9 +96,9 @@ async def test_accepted_evidence_is_based_on_the_head_from_now_on(bench):
     ],
 )
 @pytest.mark.asyncio
-async def test_rebased_evidence_must_do_no_worse_on_its_own_tasks(bench, value, kept):
+async def test_rebased_evidence_must_do_no_worse_on_its_own_tasks(value, kept):
     worth = {"good": 1.0, "same": 0.5, "x": 0.5, "bad": 0.4}
-    at = bench(lambda state, _: worth.get(state.get("k0"), 0.0))
+    at = make_bench(lambda state, _: worth.get(state.get("k0"), 0.0))
     at.ledger.publish(k0="x")
     card = at.card(k0=value, tasks=[OWN, "no task"])
 
@@ -109,8 +110,8 @@ async def test_rebased_evidence_must_do_no_worse_on_its_own_tasks(bench, value, 
 
 
 @pytest.mark.asyncio
-async def test_each_rebase_is_judged_by_its_own_outcome(bench):
-    at = bench(lambda state, _: float(state.get("k0") != "bad"))
+async def test_each_rebase_is_judged_by_its_own_outcome():
+    at = make_bench(lambda state, _: float(state.get("k0") != "bad"))
     at.ledger.publish(k0="x")
     cards = [at.card(k0=value, tasks=[OWN]) for value in ("a", "bad", "b")]
     fresh = at.card(k1="x")
@@ -122,8 +123,8 @@ async def test_each_rebase_is_judged_by_its_own_outcome(bench):
 
 
 @pytest.mark.asyncio
-async def test_evidence_without_tasks_is_kept_with_one_warning(bench):
-    at = bench()
+async def test_evidence_without_tasks_is_kept_with_one_warning():
+    at = make_bench()
     at.ledger.publish(k0="x", k1="x")
     stage = StalenessFilter(at.ledger, at.verifier, get_policy("guarded"), AggregatorConfig())
 
