@@ -1,1 +1,10 @@
-"""Where artifacts live: git through pygit2, or memory."""
+"""Where artifacts live: a git repository through pygit2, or memory.
+
+git itself loads when a ledger is opened.
+"""
+
+from agentdescent.ledger.git import GitLedger
+from agentdescent.ledger.memory import MemoryLedger
+from agentdescent.ledger.scratch import scratch_ledger
+
+__all__ = ["GitLedger", "MemoryLedger", "scratch_ledger"]

@@ -1,0 +1,242 @@
+"""The commits of a ledger: trees, branches and their history, without any waiting."""
+
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pygit2 import GitError, Oid, Repository, Tree
+
+from agentdescent.core.protocols import CommitNote, Stored
+from agentdescent.ledger import codec, index, keys, message, trees
+from agentdescent.ledger.codec import Files
+from agentdescent.ledger.failures import Contended, Damaged
+from agentdescent.ledger.index import DEV, STABLE, Entry, Index
+from agentdescent.ledger.objects import Objects
+from agentdescent.ledger.repository import open_repository, reference, signature, tip
+
+T = TypeVar("T")
+
+_CACHED = 64
+_PARENT = re.compile(r"^parent ([0-9a-f]{40})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The tip of a branch, as it was read."""
+
+    tip: Oid
+    tree: Tree
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class _Edits:
+    """What a commit does to one artifact; `changes` writes the blobs."""
+
+    artifact_id: str
+    entry: Entry
+    changes: Callable[[], trees.Changes]
+
+
+class Store:
+    """The commits of one open repository. For one thread at a time.
+
+    Every writing method may raise `Contended`; it has then changed nothing that counts.
+    """
+
+    def __init__(self, repository: Repository, path: Path) -> None:
+        self._repository, self._path = repository, path
+        self._git_dir = path / ".git"
+        self._objects = Objects(self._git_dir, repository.odb)
+        self._cache: dict[Oid, Files] = {}
+
+    @classmethod
+    def at(cls, path: Path) -> "Store":
+        """The commits of the ledger at `path`, which is made where there is none.
+
+        Raises:
+            LedgerRefused: If something else is there; nothing was touched.
+            Damaged: If a branch or what it holds is not intact.
+        """
+        return cls(open_repository(path), path)
+
+    def close(self) -> None:
+        """Close the files of the repository."""
+        self._repository.free()
+
+    def read(self, branch: str) -> dict[str, Stored]:
+        """Every artifact on the tip of `branch`."""
+        view = self._view(branch)
+        return {
+            name: entry.stored(name, MappingProxyType(self._state(view, name)))
+            for name, entry in view.index.items()
+        }
+
+    def log(self, branch: str, limit: int) -> list[str]:
+        """Short id and subject of the newest commits, newest first."""
+        lines: list[str] = []
+        oid = str(tip(self._repository, branch))
+        while oid and len(lines) < limit:
+            header, _, text = (
+                self._objects.read(oid)[1].decode("utf-8", "replace").partition("\n\n")
+            )
+            lines.append(f"{oid[:7]} {message.subject_of(text)}")
+            parent = _PARENT.search(header)
+            oid = parent.group(1) if parent else ""
+        return lines
+
+    def register(self, entry: Stored, files: Files) -> Stored:
+        """Add an artifact to every branch that lacks it; return what is on dev."""
+        name = entry.artifact_id
+        for branch in (STABLE, DEV):
+            view = self._view(branch)
+            if name not in view.index:
+                text = message.registered(name)
+                self._put(branch, view, name, Entry.of(entry, 1), files, text)
+        return self.read(DEV)[name]
+
+    def commit(self, entry: Stored, files: Files, base: int, note: CommitNote) -> tuple[str, int]:
+        """Put a new state of an artifact on dev; return commit id and version.
+
+        Raises:
+            CASConflict: If the artifact is not at version `base` there.
+            ContractRejected: If its contract is another.
+        """
+        name, view = entry.artifact_id, self._view(DEV)
+        index.check_base(view.index, entry, base, str(self._path))
+        text = message.committed(name, base, note, self._state(view, name), entry.state)
+        made = self._put(DEV, view, name, Entry.of(entry, base + 1), files, text)
+        return str(made), base + 1
+
+    def promote(self, artifact_id: str) -> int | None:
+        """Take an artifact from dev to stable, unless they agree; return its version there."""
+        dev, stable = self._view(DEV), self._view(STABLE)
+        ours, theirs = dev.index.get(artifact_id), stable.index.get(artifact_id)
+        if ours is None:
+            return None
+        place = _place(artifact_id)
+        content, published = trees.subtree(dev.tree, place), trees.subtree(stable.tree, place)
+        if theirs and ours.agrees_with(theirs) and _same(content, published):
+            return theirs.version
+        entry = ours.after(theirs)
+        text = message.promoted(artifact_id, entry.version, str(dev.tip))
+        edits = _Edits(artifact_id, entry, lambda: {place: content})
+        self._append(STABLE, stable, edits, text)
+        return entry.version
+
+    def _view(self, branch: str) -> View:
+        head = tip(self._repository, branch)
+        with _sound(head):
+            tree = self._repository[head].peel(Tree)
+            return View(head, tree, index.load(trees.text(tree, index.FILE), str(self._path)))
+
+    def _state(self, view: View, name: str) -> dict[str, Any]:
+        with _sound(view.tip):
+            return codec.decode(self._files(view.tree, name))
+
+    def _files(self, tree: Tree, name: str) -> Files:
+        below = trees.subtree(tree, _place(name))
+        if below is None:
+            return {}
+        if below.id not in self._cache:
+            self._remember(below, trees.files(below))
+        return self._cache[below.id]
+
+    def _remember(self, below: Tree, files: Files) -> None:
+        self._cache[below.id] = files
+        if len(self._cache) > _CACHED:
+            del self._cache[next(iter(self._cache))]
+
+    def _put(
+        self, branch: str, view: View, name: str, entry: Entry, files: Files, text: str
+    ) -> Oid:
+        """Commit the files of one artifact on top of `view`, writing only what differs there."""
+        place, before = _place(name), self._files(view.tree, name)
+
+        def changes() -> dict[str, Oid | None]:
+            gone = {f"{place}/{path}": None for path in before.keys() - files.keys()}
+            return gone | {
+                f"{place}/{path}": self._repository.create_blob(
+                    content.encode("utf-8", "surrogatepass")
+                )
+                for path, content in files.items()
+                if before.get(path) != content
+            }
+
+        made = self._append(branch, view, _Edits(name, entry, changes), text)
+        below = trees.subtree(self._repository[made].peel(Tree), place)
+        if below:
+            self._remember(below, files)
+        return made
+
+    def _append(self, branch: str, view: View, edits: _Edits, text: str) -> Oid:
+        """Commit on top of `view` and move the branch there."""
+        made = _twice(lambda: self._write(view, edits, text))
+        self._publish(branch, view.tip, made, text)
+        return made
+
+    def _write(self, view: View, edits: _Edits, text: str) -> Oid:
+        listing = index.dump({**view.index, edits.artifact_id: edits.entry})
+        listed = self._repository.create_blob(listing.encode())
+        changes = {index.FILE: listed, **edits.changes()}
+        root = trees.graft(self._repository, view.tree, changes)
+        author = signature()
+        return self._repository.create_commit(None, author, author, text, root, [view.tip])
+
+    def _publish(self, branch: str, old: Oid, new: Oid, text: str) -> None:
+        lock = self._git_dir / f"{reference(branch)}.lock"
+        try:
+            moved = self._move(branch, old, new, message.subject_of(text))
+        except (GitError, OSError) as error:
+            if tip(self._repository, branch) == new:
+                return
+            if lock.exists():
+                raise Contended(lock) from error
+            raise
+        if not moved:
+            raise Contended(lock)
+
+    def _move(self, branch: str, old: Oid, new: Oid, subject: str) -> bool:
+        """Point a branch to `new` under git's own lock of it; False if it is not at `old`.
+
+        A transaction, because unlike `Reference.set_target` it lets other threads run meanwhile.
+        """
+        name, transaction = reference(branch), self._repository.transaction()
+        try:
+            transaction.lock_ref(name)
+            if tip(self._repository, branch) != old:
+                return False
+            transaction.set_target(name, new, message=subject)
+            transaction.commit()
+        finally:
+            # Leaving a `with` block would keep git's lock after a commit that failed.
+            transaction.__exit__(Contended, None, None)  # pyright: ignore[reportUnknownMemberType]
+        return True
+
+
+def _same(one: Tree | None, other: Tree | None) -> bool:
+    return (one and one.id) == (other and other.id)
+
+
+def _place(artifact_id: str) -> str:
+    return f"artifacts/{keys.directory(artifact_id)}"
+
+
+def _twice(write: Callable[[], T]) -> T:
+    """A foreign `git gc` may remove an empty directory just before an object is put there."""
+    try:
+        return write()
+    except (GitError, OSError):
+        return write()
+
+
+@contextmanager
+def _sound(head: Oid) -> Generator[None]:
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"commit {head} is not one of this ledger ({error})") from error
