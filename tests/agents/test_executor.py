@@ -12,10 +12,9 @@ from agentdescent.core.leash import Leash
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.spend import Exhausted, Spend, Unit
 from agentdescent.errors import BackendError
+from agentdescent.testing import FakeCompletion, run_trio
 from agentdescent.threads import DaemonThreads, in_thread, is_async
 from agentdescent.usage import Usage
-
-pytestmark = pytest.mark.asyncio
 
 
 @pytest.fixture
@@ -66,6 +65,7 @@ class Agent:
         return here()
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     "function",
     [awaited_here, Agent().solve, Agent(), partial(Agent().solve, "rendered")],
@@ -77,10 +77,12 @@ async def test_what_is_asynchronous_runs_on_the_loop(make, function):
     assert await make(function)(*arguments) is True
 
 
+@pytest.mark.asyncio
 async def test_what_is_synchronous_runs_in_a_thread(make):
     assert await make(here)("rendered", "task") is False
 
 
+@pytest.mark.asyncio
 async def test_what_is_pure_runs_on_the_loop(make):
     def score(task, output):
         return here()
@@ -90,6 +92,7 @@ async def test_what_is_pure_runs_on_the_loop(make):
     assert await make(score)("task", "output") is True
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("is_pure", [True, False])
 async def test_an_awaitable_that_a_plain_function_returns_is_awaited_on_the_loop(make, is_pure):
     def run(rendered, task):
@@ -100,6 +103,7 @@ async def test_an_awaitable_that_a_plain_function_returns_is_awaited_on_the_loop
     assert await make(run)("rendered", "task") is True
 
 
+@pytest.mark.asyncio
 async def test_the_loops_context_is_the_callers(make):
     task = asyncio.current_task()
 
@@ -109,6 +113,7 @@ async def test_the_loops_context_is_the_callers(make):
     assert await make(run)() is task
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("kind", ["async", "sync", "awaitable", "pure"])
 async def test_an_exception_comes_out_as_it_is(make, kind):
     error = KeyError("gold")
@@ -132,6 +137,7 @@ async def test_an_exception_comes_out_as_it_is(make, kind):
     assert caught.value is error
 
 
+@pytest.mark.asyncio
 async def test_a_cancellation_of_the_users_making_does_not_end_the_worker(make):
     async def run():
         raise asyncio.CancelledError
@@ -140,6 +146,7 @@ async def test_a_cancellation_of_the_users_making_does_not_end_the_worker(make):
         await make(run)()
 
 
+@pytest.mark.asyncio
 async def test_blocking_calls_of_async_code_are_the_runs(make, threads):
     async def run():
         return await in_thread(lambda: threads.running)
@@ -151,6 +158,20 @@ async def test_blocking_calls_of_async_code_are_the_runs(make, threads):
     assert await make(defer)() == 1
 
 
+def test_what_runs_on_the_loop_runs_on_any_loop(make):
+    def score(output):
+        return len(output)
+
+    score.is_pure = True
+    run, reward = make(FakeCompletion(["four"]), counts=True), make(score)
+
+    async def rollout():
+        return await reward(await run("prompt"))
+
+    assert run_trio(rollout) == 4
+
+
+@pytest.mark.asyncio
 class TestCalls:
     async def test_counted_calls_end_with_the_budget(self, make):
         run = make(awaited_here, counts=True, max_calls=2)
@@ -244,6 +265,7 @@ class TestCalls:
         assert (usage.calls, other.calls) == (1, 1)
 
 
+@pytest.mark.asyncio
 class TestLeash:
     """What happens at a round's deadline to a call that is under way."""
 
@@ -322,7 +344,7 @@ class TestLeash:
         assert not scope.cancel_called
 
 
-async def test_the_executor_offers_what_tells_kinds_apart():
+def test_the_executor_offers_what_tells_kinds_apart():
     assert executor.is_async is is_async
 
 
