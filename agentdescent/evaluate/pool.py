@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -26,6 +26,7 @@ Learn = Callable[[int, float], bool | None]
 _Key = tuple[bytes, bytes, int]
 
 _BURST = 32
+"""Measurements that one evaluator takes in a row before it lets other tasks run."""
 
 
 def widths(held_out: int, is_async: bool, eval_concurrency: int | None) -> int:  # noqa: FBT001
@@ -107,8 +108,11 @@ class EvaluationPool:
                 turn = anyio.Lock(fast_acquire=True)
                 for _ in range(self._width):
                     evaluators.start_soon(self._evaluate, inbox, turn)
-                yield self
-                evaluators.cancel_scope.cancel()
+                try:
+                    yield self
+                finally:
+                    self._outbox = None
+                    evaluators.cancel_scope.cancel()
 
     def follow_head(self, head: HasRendered) -> None:
         """Take note of a new head, whose measurements are kept whatever happens."""
@@ -179,16 +183,12 @@ class EvaluationPool:
         self, flight: "_Flight", inbox: MemoryObjectReceiveStream["_Flight"]
     ) -> None:
         """Fly `flight` and what is queued behind it, until one is called off or others must run."""
-        with anyio.CancelScope() as scope:
+        with anyio.CancelScope() as scope, suppress(anyio.WouldBlock):
             await self._fly(flight, scope)
-            for _ in range(_BURST):
-                if scope.cancel_called:
-                    return
-                try:
-                    flight = inbox.receive_nowait()
-                except anyio.WouldBlock:
-                    return
-                await self._fly(flight, scope)
+            flown = 1
+            while flown < _BURST and not scope.cancel_called:
+                await self._fly(inbox.receive_nowait(), scope)
+                flown += 1
 
     async def _fly(self, flight: "_Flight", scope: anyio.CancelScope) -> None:
         if not flight.waiting:
@@ -241,7 +241,7 @@ class Sweep:
         self._open = 0
         self._is_over = False
         self._error: BaseException | None = None
-        self._flights: set[_Flight] = set()
+        self._flights: dict[_Flight, None] = {}  # in order, so that endings are too
         self._ended: anyio.Event | None = None
 
     def __enter__(self) -> Self:
@@ -290,7 +290,7 @@ class Sweep:
             item = _Item(self, index, list(drawn.values()), len(missing))
             for repeat in missing:
                 flight = pool.join((page.digest, key, repeat), rendered, task, item)
-                self._flights.add(flight)
+                self._flights[flight] = None
 
     async def finished(self) -> None:
         """Wait until everything asked for has been learned, or `learn` has returned True.
@@ -311,7 +311,7 @@ class Sweep:
         """Take one measurement."""
         if self._is_over:
             return
-        self._flights.discard(flight)
+        self._flights.pop(flight, None)
         item.draws.append(value)
         item.missing -= 1
         if item.missing == 0:

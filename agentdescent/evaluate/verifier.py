@@ -48,6 +48,8 @@ class Verifier:
         confirm: Fresh measurements of head and candidate on each task where they differ, before a
             candidate is accepted; 0 for none.
         budget: What `oracle_eval` may spend.
+        ranking: The held-out tasks that rivals are compared on: those with most to win over the
+            head of the first comparison that knew the head's values; fixed from then on.
     """
 
     def __init__(
@@ -75,25 +77,10 @@ class Verifier:
         self.budget = VerifierBudget(oracle_budget)
         self._pool = pool
         self._eval_waves = eval_waves
-        self._n_ranking = min(cheap_tasks or len(self.held_out), len(self.held_out))
-        self._ranking: tuple[Task, ...] | None = None
+        self._n_ranking = cheap_tasks or len(self.held_out)
+        self.ranking = self._with_headroom([0.0] * len(self.held_out))[: self._n_ranking]
+        self._is_ranked = False
         self._texts: dict[int, tuple[EvolvingArtifact, str]] = {}
-
-    @property
-    def ranking(self) -> Sequence[Task]:
-        """The tasks that rivals are compared on: those which leave the most to win.
-
-        They are chosen by the first head whose held-out values are all known, and stay.
-        """
-        if self._ranking is None:
-            head = self._pool.head
-            before = None if head is None else self._pool.known(head, self.held_out)
-            order = self._by_headroom(before or [0.0] * len(self.held_out))
-            chosen = tuple(self.held_out[index] for index in order[: self._n_ranking])
-            if before is None:
-                return chosen
-            self._ranking = chosen
-        return self._ranking
 
     @either
     async def gate(
@@ -119,9 +106,7 @@ class Verifier:
         trial: _Trial | None = None
         try:
             before = await self.evaluate(head, self.held_out)
-            order = self._by_headroom(before)
-            tasks = [self.held_out[index] for index in order]
-            trial = _Trial(tasks, [before[index] for index in order], bar)
+            trial = _Trial(self._with_headroom(before), sorted(before), bar)
             await self._compare(trial, text, curtail=curtail)
             verdict = trial.verdict()
             return await self._confirmed(verdict, head, candidate) if verdict.accepted else verdict
@@ -149,13 +134,13 @@ class Verifier:
 
         A fraction of a task counts as a whole one.
         """
-        ranking = self.ranking
+        ranking = self._ranked()
         return sum(await self.evaluate(artifact, ranking[: math.ceil(fraction * len(ranking))]))
 
     @either
     async def cheap_eval(self, artifact: EvolvingArtifact) -> float:
         """The mean reward over the ranking subset; raises as `evaluate`."""
-        return await self.score(artifact, self.ranking)
+        return await self.score(artifact, self._ranked())
 
     @either
     async def eval_counts(self, artifact: EvolvingArtifact) -> tuple[float, float]:
@@ -166,7 +151,7 @@ class Verifier:
     @either
     async def oracle_eval(self, artifact: EvolvingArtifact) -> float:
         """The mean over all held-out tasks while the budget lasts, then as `cheap_eval`."""
-        tasks = self.held_out if self.budget.spend() else self.ranking
+        tasks = self.held_out if self.budget.spend() else self._ranked()
         return await self.score(artifact, tasks)
 
     async def _compare(self, trial: "_Trial", text: str, *, curtail: bool) -> None:
@@ -207,10 +192,21 @@ class Verifier:
         whole = _Trial(self.held_out, before, verdict.bar, after).verdict()
         return replace(whole, accepted=again.accepted, probability=again.probability)
 
-    def _by_headroom(self, values: Sequence[float]) -> list[int]:
-        """Indices of the held-out tasks, those with most to win first; ties by id."""
-        tasks = self.held_out
-        return sorted(range(len(tasks)), key=lambda index: (values[index], tasks[index].id))
+    def _ranked(self) -> Sequence[Task]:
+        """The ranking subset, chosen now if the head's values are known."""
+        if not self._is_ranked and self._pool.head is not None:
+            before = self._pool.known(self._pool.head, self.held_out)
+            if before is not None:
+                self.ranking = self._with_headroom(before)[: self._n_ranking]
+                self._is_ranked = True
+        return self.ranking
+
+    def _with_headroom(self, values: Sequence[float]) -> tuple[Task, ...]:
+        """The held-out tasks, those with most to win over `values` first; ties by id."""
+        pairs = sorted(
+            zip(values, self.held_out, strict=True), key=lambda pair: (pair[0], pair[1].id)
+        )
+        return tuple(task for _, task in pairs)
 
     def _rendered(self, artifact: EvolvingArtifact) -> str:
         """The text of `artifact`, rendered once per object while it is in use.

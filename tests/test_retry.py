@@ -1,0 +1,97 @@
+"""The retry policy, in virtual time."""
+
+import subprocess
+import sys
+from random import Random
+
+import anyio
+import pytest
+
+from agentdescent.core.spend import Exhausted, StopReason
+from agentdescent.errors import BackendError, RewardContractError
+from agentdescent.retry import is_worth_another_try, retrying
+
+
+class Flaky:
+    """Raises its errors in turn, then returns."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.times = []
+
+    async def __call__(self):
+        self.times.append(anyio.current_time())
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_success_is_returned_at_once(looptime):
+    flaky = Flaky()
+    assert await retrying(flaky, Random(0)) == "done"
+    assert flaky.times == [0]
+    assert looptime == 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_third_attempt_comes_after_both_waits():
+    flaky, rng = Flaky(OSError(), OSError()), Random(7)
+    assert await retrying(flaky, Random(7)) == "done"
+    first = 0.2 * rng.uniform(0.9, 1.1)
+    assert flaky.times == pytest.approx([0, first, first + 0.4 * rng.uniform(0.9, 1.1)], abs=1e-5)
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+@pytest.mark.parametrize("seed", range(5))
+async def test_dead_backend_is_known_in_three_quarters_of_a_second(seed):
+    last = OSError("third")
+    flaky = Flaky(OSError("first"), OSError("second"), last)
+    with pytest.raises(OSError, match="third") as caught:
+        await retrying(flaky, Random(seed))
+    assert caught.value is last
+    assert len(flaky.times) == 3
+    assert anyio.current_time() < 0.75
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+@pytest.mark.parametrize("before", [0, 1])
+async def test_what_is_no_matter_of_luck_is_raised_at_once(before):
+    retried = BackendError("throttled")
+    retried.attempts_made = 5
+    for error in (RewardContractError("2.0"), retried, Exhausted(StopReason.MAX_CALLS)):
+        flaky = Flaky(*[OSError()] * before, error)
+        with pytest.raises(type(error)) as caught:
+            await retrying(flaky, Random(0))
+        assert caught.value is error
+        assert len(flaky.times) == before + 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_cancellation_ends_the_wait(looptime):
+    flaky = Flaky(OSError(), OSError())
+    with anyio.move_on_after(0.1) as scope:
+        await retrying(flaky, Random(0))
+    assert scope.cancelled_caught
+    assert flaky.times == [0]
+    assert looptime == 0.1
+
+
+def test_backend_error_that_nobody_retried_is_worth_another_try():
+    assert is_worth_another_try(BackendError("busy"))
+    assert not is_worth_another_try(KeyboardInterrupt())
+
+
+def test_tenacity_is_loaded_by_the_first_failure_only():
+    script = (
+        "import sys, anyio; from random import Random; from agentdescent.retry import retrying\n"
+        "async def fine(): return 1\n"
+        "assert anyio.run(retrying, fine, Random(0)) == 1\n"
+        "assert 'tenacity' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
