@@ -32,9 +32,10 @@ class Aggregator:
     trust region, staleness filter, conflict resolution, one union of all candidates, acceptance
     gate, commit. Cards that it left out without judging them wait for the next one.
 
-    Every method below but `pending` may be overridden by a `def` or an `async def`, and calls
-    `super()` in kind: an `async def` awaits it, a plain `def`, which runs in a thread of its own,
-    gets plain values from it as well as from `self.verifier` and `self.ledger`.
+    `ingest`, `step`, `flush`, `finalize`, `_process`, `_staleness_filter`, `_resolve_conflicts` and
+    `_tournament` may each be overridden by a `def` or an `async def`, which calls `super()` in
+    kind: an `async def` awaits it; a plain `def` runs in a thread of its own, where it gets plain
+    values from `super()` as well as from `self.verifier` and `self.ledger`.
 
     Attributes:
         ledger: Where accepted candidates go.

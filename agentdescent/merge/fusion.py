@@ -129,9 +129,9 @@ class _Tournament:
         return []
 
     async def _adds_nothing(self, whole: Union) -> bool:
-        """True if what passed does without the blamed and wins all that `whole` was seen to win.
+        """True if the blamed add nothing but losses, so that they need no gate of their own.
 
-        Then the blamed add losses alone, and need no gate of their own.
+        Then what passed does without them, and wins all that `whole` was seen to win.
         """
         if not self._passing:
             return False
@@ -144,7 +144,7 @@ class _Tournament:
         return all(new >= old - TIE for old, new in zip(with_them, without, strict=True))
 
     async def _each_alone(self) -> Union | None:
-        """Gate the blamed one by one, for a member may win more than it loses; the last one."""
+        """Gate the blamed one by one, since one may win more than it loses; the last one gated."""
         union = None
         for diff in self._blamed:
             if self._merge.full_gates >= MAX_GATES:

@@ -65,12 +65,15 @@ class StalenessFilter:
 
     async def _still_helps(self, artifact: EvolvingArtifact, card: EvidenceCard) -> bool:
         """True if the head is no worse with the edit, over the card's own tasks."""
+        candidate = artifact.apply(card.diff)
+        if candidate.state == artifact.state:
+            return True
         tasks = [ref for ref in card.trajectory_refs if isinstance(ref, Task)]
         if not tasks:
             self._warn_once(card)
             return True
         without = await self._verifier.evaluate(artifact, tasks)
-        with_it = await self._verifier.evaluate(artifact.apply(card.diff), tasks)
+        with_it = await self._verifier.evaluate(candidate, tasks)
         return sum(with_it) >= sum(without) - TIE
 
     def _warn_once(self, card: EvidenceCard) -> None:

@@ -17,6 +17,8 @@ async def together(function: Callable[[S], Awaitable[T]], items: Iterable[S]) ->
     The first error cancels the others and is raised as it is, not in a group.
     """
     listed = list(items)
+    if len(listed) < 2:
+        return [await function(item) for item in listed]
     results: dict[int, T] = {}
 
     async def one(index: int, item: S) -> None:

@@ -110,6 +110,17 @@ async def test_rebased_evidence_must_do_no_worse_on_its_own_tasks(value, kept):
 
 
 @pytest.mark.asyncio
+async def test_what_the_head_already_has_is_kept_unmeasured():
+    at = make_bench()
+    at.ledger.publish(k0="good")
+
+    survivors, _ = await sift(at, get_policy("guarded"), at.card(k0="good", tasks=[OWN]))
+
+    assert len(survivors) == 1
+    assert at.verifier.scored == []
+
+
+@pytest.mark.asyncio
 async def test_each_rebase_is_judged_by_its_own_outcome():
     at = make_bench(lambda state, _: float(state.get("k0") != "bad"))
     at.ledger.publish(k0="x")
