@@ -82,7 +82,7 @@ class PairedGate:
         """Open the gate.
 
         Args:
-            head: Rewards of the head, one per task, each in [0, 1]; shape (n,), n at least 1.
+            head: Rewards of the head, one per task, each in [0, 1]; shape (n,).
             bar: What the probability of gain must exceed, from `commit_bar`.
         """
         self._head = head
