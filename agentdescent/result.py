@@ -68,6 +68,8 @@ class EvolutionResult:
         stop_reason: Why it ended; compares equal to its plain word.
         initial_reward: Held-out reward of the artifact it began with; None if not measurable.
         version: Version of the artifact in the ledger.
+        late_outcomes: What `outcomes` counts beside the entries of `history`: proposals dropped
+            after the last of them.
         warnings: What was warned about during the run.
         abandoned: Rollouts and synchronous calls that nobody waited for to the end.
         actor_calls: Calls of `run` and `propose`.
@@ -96,6 +98,7 @@ class EvolutionResult:
     stop_reason: StopReason = StopReason.ROUNDS
     initial_reward: float | None = None
     version: int = 1
+    late_outcomes: Mapping[str, int] = field(default_factory=dict[str, int])
     warnings: list[str] = field(default_factory=list[str])
     abandoned: int = 0
     actor_calls: int = 0
@@ -116,7 +119,7 @@ class EvolutionResult:
 
     def outcomes(self) -> dict[str, int]:
         """How often each outcome occurred over the whole run."""
-        tally: Counter[str] = Counter()
+        tally: Counter[str] = Counter(self.late_outcomes)
         for info in self.history:
             tally.update(info.reasons)
         return dict(tally)

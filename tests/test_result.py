@@ -35,6 +35,12 @@ def a_result(**changes):
 def test_outcomes_add_up_every_round():
     assert a_result().outcomes() == {"committed": 2, "no-gain": 2, "below-threshold": 2}
     assert a_result(history=[]).outcomes() == {}
+    assert a_result(late_outcomes={"no-gain": 1, "no-op": 3}).outcomes() == {
+        "committed": 2,
+        "no-gain": 3,
+        "below-threshold": 2,
+        "no-op": 3,
+    }
 
 
 def test_printed_outcomes_are_plain_words():
@@ -156,6 +162,7 @@ results = st.builds(
     stop_reason=st.sampled_from(StopReason),
     initial_reward=st.none() | shares,
     version=counts,
+    late_outcomes=st.dictionaries(texts, counts, max_size=2),
     warnings=st.lists(texts, max_size=2),
     rollouts=counts,
     actor_calls=counts,

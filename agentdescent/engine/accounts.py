@@ -102,6 +102,7 @@ class Accounts:
             stop_reason=reason,
             initial_reward=self.initial_reward,
             version=head.version,
+            late_outcomes=self._recorder.late_outcomes(),
             warnings=self._shared.alerts.messages,
             abandoned=self._abandoned(),
             actor_calls=self._shared.spend.used(Unit.CALL),

@@ -1,7 +1,7 @@
 """The recorder: folds merges and rollouts into the history that a result carries."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
@@ -11,7 +11,7 @@ import anyio
 from agentdescent.core.events import MergeDecided, RoundEnded
 from agentdescent.core.outcomes import MergeOutcome, MergeReport
 from agentdescent.core.spend import Unit
-from agentdescent.engine.journal import Journal
+from agentdescent.engine.journal import Journal, Window
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import describe
 from agentdescent.result import RoundInfo
@@ -73,10 +73,14 @@ class Recorder:
             last = self.history[-1]
             self.history[-1] = _sum(last, self._gather(last.round, reward))
 
+    def late_outcomes(self) -> dict[str, int]:
+        """The tally of what no entry of the history carries."""
+        reports, self._unrecorded = self._unrecorded, []
+        return _tally(self._journal.take_window(), reports)
+
     def _gather(self, index: int, reward: float) -> RoundInfo:
         reports, self._unrecorded = self._unrecorded, []
         window = self._journal.take_window()
-        reasons = window.reasons + Counter(report.category or "unknown" for report in reports)
         committed = sum(report.committed_version is not None for report in reports)
         return RoundInfo(
             round=index,
@@ -84,7 +88,7 @@ class Recorder:
             n_items=len(self._shared.head.snapshot.state),
             committed=committed,
             rejected=len(reports) - committed,
-            reasons=dict(sorted(reasons.items())),
+            reasons=_tally(window, reports),
             elapsed_s=self.elapsed(),
             rollouts=self._journal.rollouts,
             calls=self._shared.spend.used(Unit.CALL),
@@ -107,6 +111,11 @@ class Recorder:
             self._shared.alerts.warn(
                 f"on_round raised {describe(error)} in round {info.round}; the run goes on"
             )
+
+
+def _tally(window: Window, reports: Sequence[MergeReport]) -> dict[str, int]:
+    reasons = window.reasons + Counter(report.category or "unknown" for report in reports)
+    return dict(sorted(reasons.items()))
 
 
 def _sum(last: RoundInfo, late: RoundInfo) -> RoundInfo:
