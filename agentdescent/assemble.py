@@ -193,6 +193,7 @@ class _Assembly:
             width=widths(len(request.held_out), is_async(request.run), config.eval_concurrency),
             repeats=config.eval_repeats,
             jitter=random.Random(config.seed),  # noqa: S311 - it spreads retries
+            emit=self._shared.emit,
         )
         pool.follow_head(self._shared.head.snapshot)
         return pool

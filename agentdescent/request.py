@@ -187,11 +187,11 @@ def _actor(options: Mapping[str, Any]) -> tuple[Callable[..., Any], Callable[...
 
 def _bound(propose: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:
     """A ready-made reflector asks for what the strategy can read, once it knows the strategy."""
-    owner = getattr(propose, "__self__", None)
-    if owner is not None and hasattr(owner, "bind"):
-        return owner.bind(strategy).propose
-    bind = getattr(propose, "bind", None)
-    return propose if bind is None else bind(strategy)
+    owner = getattr(propose, "__self__", propose)
+    bind = getattr(owner, "bind_strategy", None)
+    if bind is None:
+        return propose
+    return bind(strategy) if owner is propose else bind(strategy).propose
 
 
 def _tasks(

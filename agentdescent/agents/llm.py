@@ -42,7 +42,7 @@ class Reflector:
     _empty: "_Complaint" = field(default_factory=lambda: _Complaint(_EMPTY))
     _cut: "_Complaint" = field(default_factory=lambda: _Complaint(_CUT))
 
-    def bind(self, strategy: Any) -> "Reflector":
+    def bind_strategy(self, strategy: Any) -> "Reflector":
         """The same reflector, asking for proposals that `strategy` can read.
 
         Their format comes from the strategy's `proposal_instructions(state)`; one without that
@@ -165,10 +165,10 @@ class LLMAgent:
         self._solve_template = Template(solve_template, _SOLVE_FIELDS)
         self._reflect = reflector(complete, propose_template, show_meta, meta_chars)
 
-    def bind(self, strategy: Any) -> Self:
+    def bind_strategy(self, strategy: Any) -> Self:
         """The same agent, proposing in the format that `strategy` reads."""
         bound = copy.copy(self)
-        bound._reflect = self._reflect.bind(strategy)  # noqa: SLF001 - one of its own kind
+        bound._reflect = self._reflect.bind_strategy(strategy)  # noqa: SLF001 - one of its own kind
         return bound
 
     async def solve(self, rendered: str, task: Task) -> str:

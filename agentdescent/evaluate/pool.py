@@ -12,11 +12,12 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from agentdescent.core.contracts import check_reward
+from agentdescent.core.events import Emit, EvaluationFinished
 from agentdescent.core.leash import Leash
 from agentdescent.core.protocols import Door
 from agentdescent.core.spend import Exhausted
 from agentdescent.core.task import Task
-from agentdescent.errors import ContractError, EvaluationFailed, ungrouped
+from agentdescent.errors import ContractError, EvaluationFailed, describe, ungrouped
 from agentdescent.evaluate.memo import Memo, mean
 from agentdescent.retry import retrying
 
@@ -74,6 +75,7 @@ class EvaluationPool:
         width: int,
         jitter: Random,
         repeats: int = 1,
+        emit: Emit | None = None,
     ) -> None:
         """Prepare a pool; `open` starts it.
 
@@ -84,9 +86,11 @@ class EvaluationPool:
             width: Number of evaluator tasks.
             jitter: Spreads retries.
             repeats: Measurements that make up one value, which is their mean; at least 1.
+            emit: Told of every measurement that was run to its end.
         """
         self.memo = memo
         self.repeats = repeats
+        self._emit = emit
         self.head: str | None = None
         self.cache_hits = 0
         self.cache_misses = 0
@@ -195,17 +199,25 @@ class EvaluationPool:
             self._forget(flight)
             return
         flight.leash = leash = Leash(partial(self._cancel, flight, scope))
+        started = anyio.current_time() if self._emit is not None else 0.0
         try:
             value = await retrying(partial(self._measure, flight, leash), self._jitter)
         except (Exception, Exhausted) as error:  # noqa: BLE001 - carried to who waits
             self._forget(flight)
+            self._tell(flight, started, None, describe(error))
             for item in flight.waiting:
                 item.sweep.fail(_as_seen(error, flight.task))
         else:
             self._forget(flight)
+            self._tell(flight, started, value, "")
             self.memo.store(*flight.key, value)
             for item in flight.waiting:
                 item.sweep.receive(flight, item, value)
+
+    def _tell(self, flight: "_Flight", started: float, value: float | None, error: str) -> None:
+        if self._emit is not None:
+            now = anyio.current_time()
+            self._emit(EvaluationFinished(now, flight.task.id, value, now - started, error))
 
     async def _measure(self, flight: "_Flight", leash: Leash) -> float:
         task = flight.task

@@ -186,7 +186,7 @@ class TestReplies:
 
 class TestBinding:
     async def test_a_single_slot_is_asked_for_as_a_whole(self, model):
-        propose = reflector(model).bind(SingleSlot(initial_value=PROMPT))
+        propose = reflector(model).bind_strategy(SingleSlot(initial_value=PROMPT))
 
         prompt = await prompt_of(propose, model)
 
@@ -196,14 +196,14 @@ class TestBinding:
 
     @pytest.mark.parametrize("initial", [PROMPT, ""])
     async def test_a_single_slot_is_asked_for_as_a_whole_after_it_has_changed(self, model, initial):
-        propose = reflector(model).bind(SingleSlot(initial_value=initial))
+        propose = reflector(model).bind_strategy(SingleSlot(initial_value=initial))
 
         prompt = await prompt_of(propose, model, rendered="Answer in cents.")
 
         assert "complete rewritten text" in prompt
 
     async def test_keyed_rules_name_their_categories(self, model):
-        propose = reflector(model).bind(KeyedRules(categories=["Routing", "Format"]))
+        propose = reflector(model).bind_strategy(KeyedRules(categories=["Routing", "Format"]))
 
         prompt = await prompt_of(propose, model, rendered="# Config\n## routing\nGo left.")
 
@@ -212,7 +212,7 @@ class TestBinding:
 
     async def test_rules_are_asked_for_as_new_ones_once_there_are_some(self, model):
         strategy = AppendRules()
-        propose = reflector(model).bind(strategy)
+        propose = reflector(model).bind_strategy(strategy)
 
         empty = await prompt_of(propose, model, rendered=strategy.render({}))
         grown = await prompt_of(propose, model, rendered=strategy.render({"r1": "Be brief."}))
@@ -225,18 +225,18 @@ class TestBinding:
             def initial(self):
                 return {}
 
-        propose = reflector(model).bind(SingleSlot(PROMPT)).bind(OneValue())
+        propose = reflector(model).bind_strategy(SingleSlot(PROMPT)).bind_strategy(OneValue())
 
         assert "exactly one concise rule" in await prompt_of(propose, model)
 
     async def test_a_template_of_ones_own_may_place_the_instructions(self, model):
-        propose = reflector(model, "Hint: {instructions}").bind(KeyedRules(["fmt"]))
+        propose = reflector(model, "Hint: {instructions}").bind_strategy(KeyedRules(["fmt"]))
 
         assert (await prompt_of(propose, model)).startswith("Hint: Reply with exactly one line")
 
     async def test_a_binding_leaves_the_original_as_it_was(self, model):
         original = reflector(model)
-        original.bind(SingleSlot(PROMPT))
+        original.bind_strategy(SingleSlot(PROMPT))
 
         assert "exactly one concise rule" in await prompt_of(original, model)
 
@@ -245,7 +245,7 @@ class TestBinding:
 
         for _ in range(2):
             with pytest.warns(RuntimeWarning, match="1 so far"):
-                await original.bind(AppendRules())(PROMPT, TASK, "", 0.0)
+                await original.bind_strategy(AppendRules())(PROMPT, TASK, "", 0.0)
 
     async def test_an_agent_is_bound_without_losing_its_kind(self, model):
         class MyAgent(LLMAgent):
@@ -253,7 +253,7 @@ class TestBinding:
                 return "mine"
 
         agent = MyAgent(model)
-        bound = agent.bind(SingleSlot(PROMPT))
+        bound = agent.bind_strategy(SingleSlot(PROMPT))
 
         assert await bound.solve(PROMPT, TASK) == "mine"
         assert "complete rewritten text" in await prompt_of(bound.propose, model)

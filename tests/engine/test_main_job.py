@@ -33,7 +33,12 @@ async def test_a_met_target_ends_the_run(evolve_under):
     world = HiddenRules()
 
     result = await evolve_under(
-        world.tasks, world.reward, run=world.run, propose=world.propose, rounds=50, target_reward=1.0
+        world.tasks,
+        world.reward,
+        run=world.run,
+        propose=world.propose,
+        rounds=50,
+        target_reward=1.0,
     )
 
     assert result.stop_reason == "target_reward"
