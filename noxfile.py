@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import sys
-import tarfile
 import venv
 from pathlib import Path
 
@@ -151,8 +150,7 @@ def build(session: nox.Session) -> None:
     with session.chdir(away):
         session.run(python, "-c", "import agentdescent", external=True)
 
-    with tarfile.open(sdist) as archive:
-        archive.extractall(away, filter="data")
+    shutil.unpack_archive(sdist, away)
     with session.chdir(away / sdist.name.removesuffix(".tar.gz")):
         session.run("bash", "-euc", first_command(Path("README.md")), external=True)
 
