@@ -50,6 +50,7 @@ def stand_ins():
     return names.run({})
 
 
+@pytest.mark.filterwarnings("ignore:.*still running in threads:RuntimeWarning")
 @pytest.mark.parametrize("snippet", EVERY, ids=str)
 def test_snippet_runs_as_printed(snippet, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
