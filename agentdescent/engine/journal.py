@@ -70,7 +70,7 @@ class Journal:
     Attributes:
         rollouts: Rollouts that were measured.
         rollout_seconds: Their time in run and reward, summed.
-        in_flight: Candidates that were reported but that the aggregator has not been given yet.
+        in_flight: Candidates that were reported and that no merge has looked at yet.
     """
 
     def __init__(

@@ -118,11 +118,12 @@ class Merger:
         if self._shared.stop.reason in SPENT:
             return False
         before = self._shared.head.snapshot.version
+        taken = 0
         try:
             while self._cards:
                 await self._merging.ingest(self._cards[0])
                 self._cards.popleft()
-                self._journal.in_flight -= 1
+                taken += 1
             self._recorder.note(await step())
         except Exhausted as spent:
             self._note_unreported(before)
@@ -135,6 +136,8 @@ class Merger:
         except BaseException:
             self._note_unreported(before)
             raise
+        finally:
+            self._journal.in_flight -= taken
         self._failures = self._busy = 0
         return True
 

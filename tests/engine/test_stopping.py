@@ -1,5 +1,6 @@
 """Why a run ends: target, patience, nothing left to learn."""
 
+import anyio
 import pytest
 
 from agentdescent import WorkUnit
@@ -134,15 +135,69 @@ class TestPatience:
 
 
 class TestNothingToLearn:
-    async def test_every_training_task_was_solved_by_the_final_artifact(self, evolve_world):
+    @pytest.mark.parametrize("n_workers", [1, 4])
+    async def test_every_training_task_was_solved_by_the_final_artifact(
+        self, evolve_world, n_workers
+    ):
         world = World()
 
-        result = await evolve_world(world, rounds=500, stop_when_solved=True)
+        result = await evolve_world(
+            world,
+            initial_state=solved_by(0),
+            stop_when_solved=True,
+            n_workers=n_workers,
+            rounds=500,
+        )
 
         assert result.stop_reason == "nothing_to_learn"
         assert final_rules(result.rendered) == ["rule0", "rule1", "rule2", "rule3"]
         tried = {name for rendered, name in world.seen if rendered == result.rendered}
         assert tried >= world.train
+
+    async def test_what_an_older_artifact_solved_does_not_count(self):
+        class Slow(World):
+            async def run(self, rendered, task):
+                if task.id == "t0-0" and not self.seen_by(task):
+                    await anyio.sleep(30)
+                return await super().run(rendered, task)
+
+            def seen_by(self, task):
+                return sum(call.endswith(task.id) for call in self.calls) > 0
+
+        world = Slow()
+
+        result = await barrier_free(
+            world, initial_state=solved_by(0), stop_when_solved=True, max_seconds=999
+        )
+
+        assert result.stop_reason == "nothing_to_learn"
+        assert (result.rendered, "t0-0") in world.seen
+
+    async def test_evidence_that_is_being_judged_keeps_the_run_going(self, looptime):
+        class Laborious(Moody):
+            async def run(self, rendered, task):
+                if task.id in self.held_out and len(self.seen) >= N_HELD_OUT:
+                    await anyio.sleep(100)
+                return await super().run(rendered, task)
+
+            async def reward(self, task, output):
+                if task.id in self.held_out:
+                    return 0.5
+                return await super().reward(task, output)
+
+        world = Laborious()
+
+        result = await barrier_free(
+            world,
+            initial_state=solved_by(0, 1, 2, 3),
+            stop_when_solved=True,
+            self_verify=False,
+            max_seconds=999,
+        )
+
+        assert result.stop_reason == "nothing_to_learn"
+        assert looptime > 100
+        assert result.history[0].reasons == {"below-threshold": 1}
 
     async def test_not_a_rollout_more_than_one_pass_over_what_was_solved_already(
         self, evolve_world
