@@ -154,6 +154,33 @@ class TestNothingToLearn:
         tried = {name for rendered, name in world.seen if rendered == result.rendered}
         assert tried >= world.train
 
+    async def test_a_commit_puts_every_task_in_question_again(self, evolve_world):
+        class NeverAgain:
+            """Picks what has not been solved yet."""
+
+            def __init__(self):
+                self.solved = set()
+
+            def pick(self, keys, round_index):
+                return next((key for key in keys if key not in self.solved), keys[-1])
+
+            def record(self, task_id, score):
+                self.solved |= {task_id} if score == 1.0 else set()
+
+        world = World()
+
+        result = await evolve_world(
+            world,
+            initial_state=solved_by(0),
+            stop_when_solved=True,
+            task_sampler=NeverAgain(),
+            n_workers=1,
+            rounds=60,
+        )
+
+        assert result.final_reward == 1.0
+        assert result.rollouts == 60
+
     async def test_what_an_older_artifact_solved_does_not_count(self):
         class Slow(World):
             async def run(self, rendered, task):
