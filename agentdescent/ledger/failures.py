@@ -61,6 +61,21 @@ def translated(operation: str, path: Path, *, writing: bool = False) -> Generato
         ) from error
 
 
+def probe(path: Path, *, writing: bool) -> int | None:
+    """The errno of a file operation of our own; None if all is well."""
+    try:
+        place = next(
+            folder for folder in (path / ".git" / "objects", path, *path.parents) if folder.is_dir()
+        )
+        next(place.iterdir(), None)
+        if writing:
+            with tempfile.TemporaryFile(dir=place) as file:
+                file.write(os.urandom(_PROBE_BYTES))
+    except OSError as error:
+        return error.errno
+    return None
+
+
 def _kinds() -> tuple[type[Exception], ...]:
     from pygit2 import GitError as Libgit2Error  # noqa: PLC0415 - loads on first use
 
@@ -68,7 +83,9 @@ def _kinds() -> tuple[type[Exception], ...]:
 
 
 def _judge(error: Exception, path: Path, *, writing: bool) -> tuple[type[LedgerError], str]:
-    code = error.errno if isinstance(error, OSError) and error.errno else _probe(path, writing)
+    code = (
+        error.errno if isinstance(error, OSError) and error.errno else probe(path, writing=writing)
+    )
     owner = _other_owner(path)
     if code in _FULL:
         return LedgerFull, "free some space or raise the limit, or move the ledger elsewhere"
@@ -85,21 +102,6 @@ def _judge(error: Exception, path: Path, *, writing: bool) -> tuple[type[LedgerE
     if isinstance(error, Damaged):
         return LedgerDamaged, "restore it from a copy, or start over with another repo_path"
     return GitError, ""
-
-
-def _probe(path: Path, writing: bool) -> int | None:  # noqa: FBT001 - private, and its only flag
-    """The errno of a file operation of our own; None if all is well."""
-    try:
-        place = next(
-            folder for folder in (path / ".git" / "objects", path, *path.parents) if folder.is_dir()
-        )
-        next(place.iterdir(), None)
-        if writing:
-            with tempfile.TemporaryFile(dir=place) as file:
-                file.write(os.urandom(_PROBE_BYTES))
-    except OSError as error:
-        return error.errno
-    return None
 
 
 def _other_owner(path: Path) -> int | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STALE_S = 2.0
+_STALE_S = 2.0
 """A lock file of git that is older has been left by a process that died."""
 
 
@@ -38,12 +38,11 @@ class GitLedger:
     version, and readers wait for nobody. git itself may read and write meanwhile. Configuration,
     hooks and environment of the user's git have no effect.
 
-    A commit that returned survives the death of the process. Calls work on one thread, not the
-    event loop's; cancelling a call before its work begins undoes nothing because nothing happened,
-    afterwards it returns first.
+    A commit that returned survives the death of the process. Calls work on a thread of the ledger's
+    own: one that is cancelled before its work has begun does nothing, a later one finishes first.
 
-    Every method raises a LedgerError if git or the file system fails, LedgerClosed before `open`
-    and after `close`.
+    Every method raises a LedgerError if git or the file system fails, and LedgerClosed before
+    `open` and after `close`.
 
     Args:
         path: The directory; made by `open` where it is missing, never removed.
@@ -129,8 +128,8 @@ class GitLedger:
 
     def _ready(self) -> "Store":
         if self._store is None:
-            reason = "it is closed" if self._closed else "open() has not been called"
-            raise LedgerClosed(reason, repo_path=str(self.path))
+            reason = "closed" if self._closed else "not open: await open() first"
+            raise LedgerClosed(f"the git ledger is {reason}", repo_path=str(self.path))
         return self._store
 
     def _open(self) -> None:
@@ -180,7 +179,7 @@ class GitLedger:
 def _remove_stale(lock: Path) -> None:
     try:
         age = age_s(lock.stat())
-        if age <= STALE_S:
+        if age <= _STALE_S:
             return
         lock.unlink()
     except FileNotFoundError:

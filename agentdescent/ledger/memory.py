@@ -120,8 +120,8 @@ class MemoryLedger:
 
     def _history(self, branch: str) -> list[_Commit]:
         if not self._branches:
-            reason = "it is closed" if self._closed else "open() has not been called"
-            raise LedgerClosed(reason)
+            reason = "closed" if self._closed else "not open: await open() first"
+            raise LedgerClosed(f"the ledger is {reason}")
         if branch not in self._branches:
             raise LedgerDamaged(f"branch {branch!r} does not exist")
         return self._branches[branch]

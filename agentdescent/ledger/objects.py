@@ -32,22 +32,26 @@ class Objects:
             return self._read_packed(oid)
         return _unpacked(oid, stored)
 
-    def check_closure(self, commit: str) -> None:
-        """Check that a commit and everything its tree holds are there and intact.
+    def check_closure(self, *commits: str) -> None:
+        """Check that commits and everything their trees hold are there and intact.
 
         Raises:
             Damaged: Naming the first object that is not.
         """
-        kind, body = self.read(commit)
-        if kind != "commit":
-            raise Damaged(f"object {commit} is a {kind} where a commit has to be")
-        root = body[5:45].decode()
-        seen, pending = {root}, [root]
+        roots = {self._root(commit) for commit in commits}
+        seen, pending = roots, list(roots)
         while pending:
             kind, content = self.read(pending.pop())
-            inner = set(_inner(content)) - seen if kind == "tree" else set[str]()
-            seen |= inner
-            pending.extend(inner)
+            if kind == "tree":
+                inner = set(_inner(content)) - seen
+                seen |= inner
+                pending.extend(inner)
+
+    def _root(self, commit: str) -> str:
+        kind, content = self.read(commit)
+        if kind != "commit":
+            raise Damaged(f"object {commit} is a {kind} where a commit has to be")
+        return content[5:45].decode()
 
     def _read_packed(self, oid: str) -> tuple[str, bytes]:
         try:

@@ -62,9 +62,8 @@ def open_repository(path: Path) -> Repository:
             _create(path)
     _require_ours(git_dir)
     repository = _open(git_dir)
-    objects = Objects(git_dir, repository.odb)
-    for branch in (DEV, STABLE):
-        objects.check_closure(str(tip(repository, branch)))
+    tips = [str(tip(repository, branch)) for branch in (DEV, STABLE)]
+    Objects(git_dir, repository.odb).check_closure(*tips)
     return repository
 
 

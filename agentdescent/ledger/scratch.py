@@ -5,7 +5,7 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -34,11 +34,13 @@ async def scratch_ledger(*, lock_timeout: float = 30.0) -> AsyncGenerator[GitLed
     Raises:
         LedgerError: If there is no room for it.
     """
-    limiter = anyio.CapacityLimiter(1)
-    with translated("create", Path(tempfile.gettempdir()), writing=True):
+    limiter, place = anyio.CapacityLimiter(1), Path(tempfile.gettempdir())
+    with translated("create", place, writing=True):
         home = _Home()
     try:
-        await anyio.to_thread.run_sync(_sweep, home.path.parent, limiter=limiter)
+        with translated("create", place, writing=True):
+            home.claim()
+        await anyio.to_thread.run_sync(_sweep, place, limiter=limiter)
         ledger = GitLedger(home.path, lock_timeout=lock_timeout)
         try:
             await ledger.open()
@@ -51,26 +53,33 @@ async def scratch_ledger(*, lock_timeout: float = 30.0) -> AsyncGenerator[GitLed
 
 
 class _Home:
-    """A directory that is removed by `remove`, or when the interpreter exits.
-
-    While it lives, its process holds a lock on a file in it.
-    """
+    """A directory that is removed by `remove`, or when the interpreter exits."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        claim = os.open(self.path / f"{_OWNER}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        self.remove = weakref.finalize(self, _remove, self.path, claim, os.getpid())
+        self._claims: list[int] = []
+        self.remove = weakref.finalize(self, _remove, self.path, self._claims, os.getpid())
+
+    def claim(self) -> None:
+        """Hold a lock on a file in it for as long as the process or the directory lives.
+
+        The file gets its name when it is locked already: whoever finds it free may take it.
+        """
+        unnamed = self.path / f"{_OWNER}.new"
+        claim = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        self._claims.append(claim)
         with suppress(OSError):  # no locks here: then nobody can take it for dead either
             try_seize(claim)
-        (self.path / f"{_OWNER}.new").rename(self.path / _OWNER)
+        unnamed.rename(self.path / _OWNER)
 
 
-def _remove(path: Path, claim: int, owner: int) -> None:
+def _remove(path: Path, claims: Iterable[int], owner: int) -> None:
     """Remove a home and give up its lock, last of all; not in a forked child."""
     if os.getpid() == owner:
         shutil.rmtree(path / ".git", ignore_errors=True)
         shutil.rmtree(path, ignore_errors=True)
-        os.close(claim)
+        for claim in claims:
+            os.close(claim)
 
 
 def _sweep(parent: Path) -> None:

@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pygit2 import GitError, Oid, Repository, Tree
+from pygit2.transaction import ReferenceTransaction
 
 from agentdescent.core.protocols import CommitNote, Stored
 from agentdescent.ledger import codec, index, keys, message, trees
 from agentdescent.ledger.codec import Files
-from agentdescent.ledger.failures import Contended, Damaged
+from agentdescent.ledger.failures import Contended, Damaged, probe
 from agentdescent.ledger.index import DEV, STABLE, Entry, Index
 from agentdescent.ledger.objects import Objects
 from agentdescent.ledger.repository import open_repository, reference, signature, tip
@@ -188,34 +189,33 @@ class Store:
         return self._repository.create_commit(None, author, author, text, root, [view.tip])
 
     def _publish(self, branch: str, old: Oid, new: Oid, text: str) -> None:
-        lock = self._git_dir / f"{reference(branch)}.lock"
-        try:
-            moved = self._move(branch, old, new, message.subject_of(text))
-        except (GitError, OSError) as error:
-            if tip(self._repository, branch) == new:
-                return
-            if lock.exists():
-                raise Contended(lock) from error
-            raise
-        if not moved:
-            raise Contended(lock)
-
-    def _move(self, branch: str, old: Oid, new: Oid, subject: str) -> bool:
-        """Point a branch to `new` under git's own lock of it; False if it is not at `old`.
+        """Move a branch from `old` to `new` under git's own lock of it.
 
         A transaction, because unlike `Reference.set_target` it lets other threads run meanwhile.
         """
         name, transaction = reference(branch), self._repository.transaction()
         try:
-            transaction.lock_ref(name)
-            if tip(self._repository, branch) != old:
-                return False
-            transaction.set_target(name, new, message=subject)
-            transaction.commit()
+            self._lock(transaction, branch, old)
+            try:
+                transaction.set_target(name, new, message=message.subject_of(text))
+                transaction.commit()
+            except (GitError, OSError):
+                if tip(self._repository, branch) != new:
+                    raise
         finally:
             # Leaving a `with` block would keep git's lock after a commit that failed.
             transaction.__exit__(Contended, None, None)  # pyright: ignore[reportUnknownMemberType]
-        return True
+
+    def _lock(self, transaction: ReferenceTransaction, branch: str, expected: Oid) -> None:
+        lock = self._git_dir / f"{reference(branch)}.lock"
+        try:
+            transaction.lock_ref(reference(branch))
+        except (GitError, OSError) as error:
+            if lock.exists() or probe(self._path, writing=True) is None:
+                raise Contended(lock) from error
+            raise
+        if tip(self._repository, branch) != expected:
+            raise Contended(lock)
 
 
 def _same(one: Tree | None, other: Tree | None) -> bool:

@@ -127,3 +127,16 @@ def listing():
         }
 
     return look
+
+
+@pytest.fixture
+def give_away(monkeypatch):
+    """Make a directory somebody else's; where only root may, make this process somebody else."""
+
+    def give(path):
+        if os.geteuid():
+            monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        else:
+            os.chown(path, 12345, 12345)
+
+    return give

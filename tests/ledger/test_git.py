@@ -10,7 +10,8 @@ import pytest
 
 from agentdescent.core.protocols import CommitNote
 from agentdescent.errors import CASConflict, GitError, LedgerBusy, LedgerClosed, LedgerDamaged
-from agentdescent.ledger import GitLedger
+from agentdescent.ledger import GitLedger, codec
+from agentdescent.ledger.store import Store
 from support.ledgers import NOTE, commit, state_of, stored
 
 
@@ -28,7 +29,7 @@ def backdate(path, seconds):
 @pytest.mark.asyncio
 async def test_before_opening_every_call_raises(tmp_path):
     ledger = GitLedger(tmp_path)
-    with pytest.raises(LedgerClosed, match=r"open\(\) has not been called"):
+    with pytest.raises(LedgerClosed, match=r"not open: await open\(\) first"):
         await ledger.read()
     await ledger.close()
     assert list(tmp_path.iterdir()) == []
@@ -150,6 +151,74 @@ async def test_a_person_may_commit_with_git_meanwhile(ledger, git):
         made, _ = await ledger.commit(stored({"a": "2"}), 1, NOTE)
 
     assert git(ledger.path, "rev-parse", f"{made}~1").strip() == foreign
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("log", ["refs/heads/dev", "HEAD"])
+async def test_a_branch_that_could_not_be_moved_is_free_and_where_it_was(ledger, log):
+    await ledger.register(stored({"a": "1"}))
+    path = ledger.path / ".git" / "logs" / log
+    kept = path.read_bytes()
+    path.unlink()
+    path.mkdir()
+    (path / "in the way").touch()
+
+    with pytest.raises(GitError, match=f"commit failed .* cannot create reflog at '{log}'"):
+        await commit(ledger, {"a": "2"}, 1)
+
+    assert await state_of(ledger) == ({"a": "1"}, 1)
+    shutil.rmtree(path)
+    path.write_bytes(kept)
+    assert (await commit(ledger, {"a": "2"}, 1))[1] == 2
+
+
+class FailsLate(pygit2.Repository):
+    """Its transactions report a failure although they have moved the branch."""
+
+    def transaction(self):
+        transaction = super().transaction()
+        move = transaction.commit
+
+        def commit():
+            move()
+            raise OSError("the directory could not be synced")
+
+        transaction.commit = commit
+        return transaction
+
+
+@pytest.mark.asyncio
+async def test_a_commit_that_is_on_the_branch_has_happened_whatever_git_says(ledger):
+    await ledger.register(stored({"a": "1"}))
+    store = Store(FailsLate(ledger.path / ".git"), ledger.path)
+
+    _, version = store.commit(stored({"a": "2"}), codec.encode("skill", {"a": "2"}), 1, NOTE)
+
+    assert version == 2
+    assert await state_of(ledger) == ({"a": "2"}, 2)
+    store.close()
+
+
+@pytest.mark.asyncio
+async def test_the_branches_alone_lose_no_update_where_nobody_locks(ledger):
+    rival = await opened(ledger.path)
+    await ledger.register(stored({"n": "0"}))
+
+    async def increment(writer):
+        for _ in range(60):
+            while True:
+                state, version = await state_of(writer)
+                following = stored({"n": str(int(state["n"]) + 1)})
+                with suppress(CASConflict):
+                    await writer.commit(following, version, NOTE)
+                    break
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(increment, ledger)
+        group.start_soon(increment, rival)
+
+    assert await state_of(ledger) == ({"n": "120"}, 121)
+    await rival.close()
 
 
 @pytest.mark.asyncio

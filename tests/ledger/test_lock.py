@@ -9,6 +9,7 @@ import pytest
 
 from agentdescent.errors import LedgerBusy
 from agentdescent.ledger.lock import Patience, WriteLock
+from agentdescent.ledger.system import try_seize
 
 
 @pytest.fixture
@@ -133,3 +134,10 @@ async def test_patience_ends_on_time_and_waits_a_moment_each_time(looptime):
 
     assert 1 <= looptime <= 1.02
     assert 50 <= waits <= 2000
+
+
+def test_a_file_that_cannot_be_locked_is_an_error(tmp_path):
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    os.close(descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        try_seize(descriptor)

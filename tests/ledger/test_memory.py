@@ -17,7 +17,7 @@ async def opened(**options):
 
 @pytest.mark.asyncio
 async def test_before_opening_every_call_raises():
-    with pytest.raises(LedgerClosed, match=r"open\(\) has not been called"):
+    with pytest.raises(LedgerClosed, match=r"not open: await open\(\) first"):
         await MemoryLedger().read()
 
 

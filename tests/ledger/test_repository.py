@@ -1,6 +1,7 @@
 import os
 import stat
 
+import anyio
 import pygit2
 import pytest
 from pygit2.enums import ConfigLevel
@@ -65,6 +66,22 @@ async def test_other_files_beside_the_repository_are_left_alone(tmp_path, listin
     await ledger.open()
     await ledger.close()
     assert {path.name for path in tmp_path.iterdir()} == {"result.json", ".git"}
+
+
+@pytest.mark.asyncio
+async def test_many_ledgers_may_make_one_repository_at_once(tmp_path):
+    ledgers = [GitLedger(tmp_path / "ledger") for _ in range(8)]
+    async with anyio.create_task_group() as group:
+        for ledger in ledgers:
+            group.start_soon(ledger.open)
+
+    logs = [await ledger.log() for ledger in ledgers]
+
+    assert [line[8:] for line in logs[0]] == ["genesis"]
+    assert logs == logs[:1] * 8
+    assert [path.name for path in (tmp_path / "ledger").iterdir()] == [".git"]
+    for ledger in ledgers:
+        await ledger.close()
 
 
 @pytest.mark.asyncio
@@ -243,7 +260,11 @@ async def test_a_packed_ledger_opens_and_goes_on(ledger, git):
 
 
 @pytest.mark.asyncio
-async def test_a_ledger_of_another_user_is_refused_with_both_ids(ledger):
-    os.chown(ledger.path / ".git", 12345, 12345)
+async def test_a_ledger_of_another_user_is_refused_with_both_ids(ledger, give_away):
+    (ledger.path / ".git" / "HEAD").unlink()
+    give_away(ledger.path / ".git")
+
     error = await refusal(ledger.path, LedgerPermission)
-    assert f"owned by uid 12345 and this process is uid {os.geteuid()}: chown it" in str(error)
+
+    owner = (ledger.path / ".git").stat().st_uid
+    assert f"owned by uid {owner} and this process is uid {os.geteuid()}: chown it" in str(error)

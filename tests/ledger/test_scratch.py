@@ -172,7 +172,7 @@ async def test_a_home_whose_lock_is_free_goes_at_once():
 
 
 @pytest.mark.asyncio
-async def test_the_sweep_follows_no_link_and_touches_nobody_elses(tmp_path):
+async def test_the_sweep_follows_no_link_and_touches_nobody_elses(tmp_path, give_away):
     precious = planted("linked", lock=True, age_s=2 * DAY_S).rename(tmp_path / "precious")
     temporary = Path(tempfile.gettempdir())
     link = temporary / f"{PREFIX}link"
@@ -180,7 +180,7 @@ async def test_the_sweep_follows_no_link_and_touches_nobody_elses(tmp_path):
     file = temporary / f"{PREFIX}file"
     file.touch()
     foreign = planted("foreign", lock=True, age_s=2 * DAY_S)
-    os.chown(foreign, 12345, 12345)
+    give_away(foreign)
     fake = planted("fake", age_s=2 * DAY_S)
     (fake / "owner.lock").symlink_to(precious / "owner.lock")
 

@@ -222,7 +222,7 @@ async def test_after_closing_every_call_raises(store):
         store.promote("skill"),
         store.locked().__aenter__(),
     ):
-        with pytest.raises(LedgerClosed, match="it is closed"):
+        with pytest.raises(LedgerClosed, match="ledger is closed"):
             await call
 
 
