@@ -10,7 +10,7 @@ from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import WorkUnit
 from agentdescent.core.spend import Exhausted, Unit
 from agentdescent.engine.messages import Report, Ticket
-from agentdescent.engine.schedule import Picker
+from agentdescent.engine.schedule import Picker, arrivals
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import describe
 
@@ -66,8 +66,7 @@ class BarrierFree:
 
     async def gather(self, inbox: MemoryObjectReceiveStream[Report]) -> Sequence[Report]:
         """Wait for one diff and take what else is there."""
-        batch = [await inbox.receive()]
-        batch.extend(inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used))
+        batch = await arrivals(inbox)
         for report in batch:
             self._unlooked[report.ticket.worker] -= 1
         self._looked.set()

@@ -13,7 +13,7 @@ from agentdescent.core.protocols import ParallelStrategy, WorkUnit
 from agentdescent.core.spend import Exhausted, Unit
 from agentdescent.engine.messages import Report, Snapshot, Ticket
 from agentdescent.engine.plugins import ask, consult
-from agentdescent.engine.schedule import Picker
+from agentdescent.engine.schedule import Picker, arrivals
 from agentdescent.engine.shared import Shared
 
 ValidatePlan = Callable[[Sequence[WorkUnit]], Sequence[WorkUnit]]
@@ -124,9 +124,9 @@ class Rounds:
         await self._open()
         with anyio.move_on_after(self._timeout):
             while self._due or (self._late and not reports):
-                report = await inbox.receive()
-                self._welcome_back(report)
-                reports.append(report)
+                for report in await arrivals(inbox):
+                    self._welcome_back(report)
+                    reports.append(report)
         expired = self._give_up_on_stragglers()
         reports.sort(key=lambda report: report.ticket.order)
         await self._close(reports, expired)

@@ -41,6 +41,18 @@ class Schedule(Protocol):
         ...
 
 
+async def arrivals(inbox: MemoryObjectReceiveStream[Report]) -> list[Report]:
+    """Wait for one report and take what else is there.
+
+    Raises:
+        anyio.EndOfStream: When all workers have left.
+    """
+    reports = [await inbox.receive()]
+    waiting = inbox.statistics().current_buffer_used
+    reports.extend(inbox.receive_nowait() for _ in range(waiting))
+    return reports
+
+
 class Picker:
     """Asks the task sampler which task of a unit comes next, and tells it what came of it."""
 
