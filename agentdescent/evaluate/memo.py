@@ -29,8 +29,10 @@ class Page:
 
     def value(self, task: bytes, repeats: int) -> float | None:
         """The mean of all measurements; None unless the first `repeats` are there."""
-        draws = self.draws.get(task)
-        if draws is None or len(draws) < repeats or None in draws[:repeats]:
+        draws = self.draws.get(task, ())
+        if len(draws) == 1 == repeats:
+            return draws[0]
+        if len(draws) < repeats or None in draws[:repeats]:
             return None
         return mean([draw for draw in draws if draw is not None])
 
