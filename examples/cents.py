@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 from agentdescent import EvolutionResult, KeyedRules, Task, evolve, tasks_from
-from agentdescent.core.events import Event, MergeDecided, RunEnded, RunStarted
+from agentdescent.events import Event, MergeDecided, RunEnded, RunStarted
 
 TASKS = Path(__file__).parent / "tasks" / "cents.jsonl"
 PROMPT = "Solve the problem. Reply with the answer alone."

@@ -112,6 +112,8 @@ class Verdict:
             return f"P(delta>0) = {self.probability:.2f} > {self.bar:.2f}"
         if self.curtailed:
             seen = f"after {self.finished} of {self.total} tasks"
+            if self.probability > self.bar:
+                return f"no gain is left to be had {seen}"
             return f"P(delta>0) <= {self.probability:.2f} <= {self.bar:.2f} {seen}"
         return f"P(delta>0) = {self.probability:.2f}, bar {self.bar:.2f}, gain {self.gain:+.3f}"
 

@@ -85,8 +85,7 @@ def split_held_out(
 ) -> tuple[list[Task], list[Task]]:
     """Split into (train, held-out): by position, or after a seeded shuffle.
 
-    The first ``max(1, round(n * (1 - fraction)))`` tasks are for training; at least one task is
-    held out.
+    The first ``round(n * (1 - fraction))`` tasks are for training, but never none and never all.
 
     Raises:
         ValueError: If `fraction` is not strictly between 0 and 1.
@@ -96,5 +95,5 @@ def split_held_out(
     order = list(tasks)
     if shuffle:
         random.Random(seed).shuffle(order)  # noqa: S311 - a reproducible split, not a secret
-    cut = max(1, round(len(order) * (1 - fraction)))
-    return order[:cut], order[cut:] or order[-1:]
+    cut = min(max(1, round(len(order) * (1 - fraction))), len(order) - 1)
+    return order[:cut], order[cut:]

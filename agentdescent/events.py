@@ -1,0 +1,27 @@
+"""What a run tells while it goes on: give `on_event=` a listener."""
+
+from agentdescent.core.events import (
+    Committed,
+    EvaluationFinished,
+    Event,
+    MergeDecided,
+    ProposalMade,
+    RolloutFinished,
+    RoundEnded,
+    RunEnded,
+    RunStarted,
+    WorkerBackedOff,
+)
+
+__all__ = [
+    "Committed",
+    "EvaluationFinished",
+    "Event",
+    "MergeDecided",
+    "ProposalMade",
+    "RolloutFinished",
+    "RoundEnded",
+    "RunEnded",
+    "RunStarted",
+    "WorkerBackedOff",
+]
