@@ -227,6 +227,7 @@ class _Assembly:
     def _rollouts(self, run: Door, reward: Door) -> Rollouts:
         request, config = self._request, self._request.config
         in_rounds = not config.asynchronous
+        is_bounded = in_rounds and config.max_concurrency < config.n_workers
         return Rollouts(
             run=run,
             reward=reward,
@@ -235,7 +236,7 @@ class _Assembly:
             artifact_id=config.artifact_id,
             solved_threshold=config.solved_threshold,
             self_verify=config.self_verify,
-            slots=anyio.CapacityLimiter(config.max_concurrency) if in_rounds else None,
+            slots=anyio.CapacityLimiter(config.max_concurrency) if is_bounded else None,
             leashed=in_rounds and config.round_timeout is not None,
         )
 
