@@ -1,7 +1,7 @@
 """The knobs of a run, validated once at the edge of the package."""
 
 import warnings
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -11,7 +11,7 @@ M = TypeVar("M", bound=BaseModel)
 class AggregatorConfig(BaseModel):
     """How strict one merge is. Setting one knob changes no other."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     batch_trigger: int = Field(default=2, ge=1)
     """A bucket of evidence is merged once it holds this many cards."""
@@ -75,7 +75,7 @@ class AggregatorConfig(BaseModel):
 class RunConfig(BaseModel):
     """Every plain knob of `evolve`, under the name it has there. See `async_evolve` for meaning."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     artifact_id: str = "artifact"
     blast_radius: float = Field(default=0.2, ge=0.0, le=1.0)

@@ -83,7 +83,7 @@ class EvaluationFailed(BackendError):
     def __init__(self, task_id: str, cause: BaseException) -> None:
         super().__init__(f"task {task_id!r} could not be scored: {describe(cause)}")
         self.task_id = task_id
-        self.__cause__ = cause
+        self.__cause__: BaseException | None = cause
 
 
 class LedgerError(AgentDescentError, RuntimeError):

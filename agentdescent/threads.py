@@ -53,8 +53,8 @@ class DaemonThreads:
         self._all: list[_Jobs] = []
         self._idle: list[_Jobs] = []
         self._closed = False
-        self.abandoned = 0
-        self.running = 0
+        self.abandoned: int = 0
+        self.running: int = 0
 
     async def run(self, function: Callable[..., T], *args: object, leash: Leash | None = None) -> T:
         """Call `function` in a thread, in a copy of the current context, and wait for it.

@@ -16,8 +16,8 @@ class Counted:
     __slots__ = ("_began", "_outer", "_token", "is_counted", "usage")
 
     def __init__(self, usage: Usage) -> None:
-        self.usage = usage
-        self.is_counted = False
+        self.usage: Usage = usage
+        self.is_counted: bool = False
 
     def __enter__(self) -> Self:
         self._outer = _innermost.get()

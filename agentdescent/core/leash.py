@@ -18,8 +18,8 @@ class Leash:
 
     def __init__(self, cancel: Callable[[], object]) -> None:
         self._cancel = cancel
-        self.in_thread = 0
-        self.overdue = False
+        self.in_thread: int = 0
+        self.overdue: bool = False
 
     def call_off(self) -> None:
         """Cancel the work, or mark it overdue while a thread runs it."""

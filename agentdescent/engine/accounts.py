@@ -37,7 +37,7 @@ class Accounts:
         still_running: Callable[[], int],
         figures: Callable[[], EvaluationFigures],
     ) -> None:
-        self.artifact_id = recorder.artifact_id
+        self.artifact_id: str = recorder.artifact_id
         self.initial_reward: float | None = None
         self._began_with: Snapshot = shared.head.snapshot
         self._shared = shared

@@ -37,7 +37,7 @@ class BarrierFree:
         self._serial = [0] * len(shards)
         self._unlooked = [0] * len(shards)
         self._looked = anyio.Event()
-        self.crew = [unit.worker for unit in self._units if unit.keys]
+        self.crew: list[int] = [unit.worker for unit in self._units if unit.keys]
 
     async def admit(self, worker: int) -> Ticket | None:
         """Wait until `worker` may start; None when the budget is spent or it gives up."""

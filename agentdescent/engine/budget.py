@@ -65,8 +65,8 @@ class EarlyStop:
     def __init__(self, target_reward: float | None, patience: int | None) -> None:
         self._target = target_reward
         self._patience = patience
-        self.best = -math.inf
-        self.stalled = 0
+        self.best: float = -math.inf
+        self.stalled: int = 0
 
     def observe(self, reward: float) -> StopReason | None:
         """Learn one full held-out reward; the target is tested before patience."""

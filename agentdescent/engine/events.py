@@ -33,7 +33,7 @@ class Events:
         self._alerts = alerts
         self._queues: list[MemoryObjectSendStream[Event]] = []
         self._reported: set[int] = set()
-        self.dropped = 0
+        self.dropped: int = 0
 
     def start(self, group: TaskGroup) -> None:
         """Start one task a listener."""

@@ -29,9 +29,9 @@ class Health:
         self._dead_rounds = 0
         self._failed_proposals = 0
         self._ever_proposed = False
-        self.ever_succeeded = False
+        self.ever_succeeded: bool = False
         self.first_error: Exception | None = None
-        self.dead = False
+        self.dead: bool = False
         self.retired = 0
 
     def note(self, report: Report) -> None:

@@ -82,9 +82,9 @@ class Journal:
         self._sweeps = sweeps
         self._window = Window()
         self._unproductive = 0
-        self.rollouts = 0
-        self.rollout_seconds = 0.0
-        self.in_flight = 0
+        self.rollouts: int = 0
+        self.rollout_seconds: float = 0.0
+        self.in_flight: int = 0
 
     def note(self, report: Report) -> None:
         """Enter one report.

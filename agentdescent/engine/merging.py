@@ -20,7 +20,7 @@ class Merging:
     def __init__(self, aggregator: Any) -> None:
         require_methods("aggregator_factory must return an aggregator, which", aggregator, METHODS)
         self._aggregator = aggregator
-        self.name = type(aggregator).__qualname__
+        self.name: str = type(aggregator).__qualname__
 
     async def ingest(self, card: EvidenceCard) -> None:
         """File one card."""

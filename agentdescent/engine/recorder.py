@@ -40,9 +40,9 @@ class Recorder:
         self._began = anyio.current_time()
         self._unrecorded: list[MergeReport] = []
         self.history: list[RoundInfo] = []
-        self.stale_considered = 0
-        self.stale_discarded = 0
-        self.cas_conflicts = 0
+        self.stale_considered: int = 0
+        self.stale_discarded: int = 0
+        self.cas_conflicts: int = 0
 
     def elapsed(self) -> float:
         """Seconds since the run began."""

@@ -94,8 +94,8 @@ class Rounds:
         self._serial = [0] * n_workers
         self._snapshots: dict[int, Snapshot] = {}
         self._told_empty = False
-        self.abandoned = 0
-        self.crew = range(n_workers)
+        self.abandoned: int = 0
+        self.crew: range = range(n_workers)
 
     async def admit(self, worker: int) -> Ticket:
         """Wait until a round has a rollout for `worker`."""

@@ -24,7 +24,7 @@ class Page:
     __slots__ = ("digest", "draws")
 
     def __init__(self, digest: bytes) -> None:
-        self.digest = digest
+        self.digest: bytes = digest
         self.draws: dict[bytes, list[float | None]] = {}
 
     def value(self, task: bytes, repeats: int) -> float | None:

@@ -92,9 +92,9 @@ class EvaluationPool:
         self.repeats = repeats
         self._emit = emit
         self.head: str | None = None
-        self.cache_hits = 0
-        self.cache_misses = 0
-        self.eval_seconds = 0.0
+        self.cache_hits: int = 0
+        self.cache_misses: int = 0
+        self.eval_seconds: float = 0.0
         self._run = run
         self._reward = reward
         self._width = width
@@ -360,9 +360,9 @@ class _Flight:
     __slots__ = ("key", "leash", "rendered", "task", "waiting")
 
     def __init__(self, key: _Key, rendered: str, task: Task) -> None:
-        self.key = key
-        self.rendered = rendered
-        self.task = task
+        self.key: _Key = key
+        self.rendered: str = rendered
+        self.task: Task = task
         self.waiting: list[_Item] = []
         self.leash: Leash | None = None
 
@@ -373,10 +373,10 @@ class _Item:
     __slots__ = ("draws", "index", "missing", "sweep")
 
     def __init__(self, sweep: Sweep, index: int, draws: list[float], missing: int) -> None:
-        self.sweep = sweep
-        self.index = index
-        self.draws = draws
-        self.missing = missing
+        self.sweep: Sweep = sweep
+        self.index: int = index
+        self.draws: list[float] = draws
+        self.missing: int = missing
 
 
 def _as_seen(error: BaseException, task: Task) -> BaseException:

@@ -72,13 +72,15 @@ class Verifier:
             cheap_tasks: Size of the ranking subset; None for all held-out tasks.
             oracle_budget: How many calls of `oracle_eval` look at all held-out tasks.
         """
-        self.held_out = tuple(held_out)
+        self.held_out: tuple[Task, ...] = tuple(held_out)
         self.confirm = confirm
-        self.budget = VerifierBudget(oracle_budget)
+        self.budget: VerifierBudget = VerifierBudget(oracle_budget)
         self._pool = pool
         self._eval_waves = eval_waves
         self._n_ranking = cheap_tasks or len(self.held_out)
-        self.ranking = self._with_headroom([0.0] * len(self.held_out))[: self._n_ranking]
+        self.ranking: tuple[Task, ...] = self._with_headroom([0.0] * len(self.held_out))[
+            : self._n_ranking
+        ]
         self._is_ranked = False
         self._texts: dict[int, tuple[EvolvingArtifact, str]] = {}
 

@@ -61,15 +61,13 @@ def translated(operation: str, path: Path, *, writing: bool = False) -> Generato
         ) from error
 
 
-def probe(path: Path, *, writing: bool) -> int | None:
-    """The errno of a file operation of our own; None if all is well."""
+def probe(place: Path, *, writing: bool) -> int | None:
+    """The errno of a file operation of our own in or above `place`; None if all is well."""
     try:
-        place = next(
-            folder for folder in (path / ".git" / "objects", path, *path.parents) if folder.is_dir()
-        )
-        next(place.iterdir(), None)
+        folder = next(folder for folder in (place, *place.parents) if folder.is_dir())
+        next(folder.iterdir(), None)
         if writing:
-            with tempfile.TemporaryFile(dir=place) as file:
+            with tempfile.TemporaryFile(dir=folder) as file:
                 file.write(os.urandom(_PROBE_BYTES))
     except OSError as error:
         return error.errno
@@ -83,9 +81,8 @@ def _kinds() -> tuple[type[Exception], ...]:
 
 
 def _judge(error: Exception, path: Path, *, writing: bool) -> tuple[type[LedgerError], str]:
-    code = (
-        error.errno if isinstance(error, OSError) and error.errno else probe(path, writing=writing)
-    )
+    known = error.errno if isinstance(error, OSError) else None
+    code = known or probe(path / ".git" / "objects", writing=writing)
     owner = _other_owner(path)
     if code in _FULL:
         return LedgerFull, "free some space or raise the limit, or move the ledger elsewhere"

@@ -50,7 +50,7 @@ class GitLedger:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, lock_timeout: float = 30.0) -> None:
-        self.path = Path(path).absolute()
+        self.path: Path = Path(path).absolute()
         self._lock_timeout = lock_timeout
         self._lock = WriteLock(self.path, timeout=lock_timeout)
         self._worker = anyio.CapacityLimiter(1)

@@ -50,7 +50,7 @@ class WriteLock:
     ) -> None:
         self._path, self._timeout, self._try_seize = path, timeout, try_seize
         self._warned = False
-        self.held = False
+        self.held: bool = False
 
     @asynccontextmanager
     async def hold(self) -> AsyncGenerator[None]:

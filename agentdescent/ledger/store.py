@@ -211,7 +211,7 @@ class Store:
         try:
             transaction.lock_ref(reference(branch))
         except (GitError, OSError) as error:
-            if lock.exists() or probe(self._path, writing=True) is None:
+            if lock.exists() or probe(lock.parent, writing=True) is None:
                 raise Contended(lock) from error
             raise
         if tip(self._repository, branch) != expected:

@@ -58,10 +58,10 @@ class Aggregator:
         self.ledger = ledger
         self.verifier = verifier
         self.audit = audit
-        self.config = config or AggregatorConfig()
-        self.staleness_policy = staleness_policy or get_policy("guarded")
-        self.buffer = EvidenceBuffer()
-        self.screened = 0
+        self.config: AggregatorConfig = config or AggregatorConfig()
+        self.staleness_policy: StalenessPolicy = staleness_policy or get_policy("guarded")
+        self.buffer: EvidenceBuffer = EvidenceBuffer()
+        self.screened: int = 0
         self._staleness = StalenessFilter(ledger, verifier, self.staleness_policy, self.config)
         self._committer = Committer(ledger, self.config)
         self._promotion = Promotion(ledger, self.config.promote_after_k)

@@ -69,7 +69,7 @@ class AuditScheduler:
     """
 
     def __init__(self) -> None:
-        self.audits = 0
+        self.audits: int = 0
         self._trust: dict[str, float] = {}
 
     def trust(self, artifact_id: str) -> float:

@@ -63,8 +63,8 @@ class FakeActor:
         self._proposals = _Reading[str | None](proposals or {}, default=None)
         self._latency = latency
         self.calls: list[Call] = []
-        self.running = 0
-        self.peak = 0
+        self.running: int = 0
+        self.peak: int = 0
 
     async def solve(self, rendered: str, task: Task) -> float:
         """Earn the task's next reward."""
