@@ -46,7 +46,7 @@ from agentdescent.policy.governance import AuditScheduler
 from agentdescent.policy.parallel import shard_round_robin, validate_plan
 from agentdescent.policy.staleness import get_policy
 from agentdescent.request import Request, understand
-from agentdescent.result import EvolutionResult
+from agentdescent.result import EvolutionResult, RoundInfo
 from agentdescent.threads import DaemonThreads, is_async
 
 
@@ -142,6 +142,7 @@ class _Assembly:
             contract=stored.contract,
         )
         self._executor = Executor(threads, self._shared.spend, request.usage)
+        self._history: list[RoundInfo] = []
 
     def parts(self) -> Parts:
         """Everything the loop needs."""
@@ -156,7 +157,7 @@ class _Assembly:
             solved = Solved(ids, config.solved_threshold, merging.pending)
         n_train = len(request.train)
         journal = Journal(shared, solved, n_train=n_train, sweeps=config.asynchronous)
-        recorder = Recorder(shared, journal, request.on_round, config.artifact_id)
+        recorder = Recorder(shared, journal, request.on_round, config.artifact_id, self._history)
         held_out = HeldOut(shared, pool, request.held_out)
         schedule = self._schedule()
         abandoned = partial(_abandoned, schedule, self._threads)
@@ -173,7 +174,7 @@ class _Assembly:
                 recorder,
                 usage=request.usage,
                 abandoned=abandoned,
-                still_running=lambda: self._threads.running,
+                threads=self._threads,
                 figures=partial(_figures, pool),
             ),
             events=self._events,
@@ -217,6 +218,7 @@ class _Assembly:
             artifact=self._artifact,
             runtime=verifier,
             on_publish=pool.follow_head,
+            round_index=lambda: len(self._history),
             emit=self._shared.emit,
         )
         build = request.aggregator_factory or Aggregator

@@ -9,6 +9,7 @@ from inspect import isawaitable, iscoroutinefunction, ismethod
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import anyio
 import anyio.from_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
@@ -55,6 +56,7 @@ class DaemonThreads:
         self._closed = False
         self.abandoned: int = 0
         self.running: int = 0
+        self._ended: anyio.Event | None = None
 
     async def run(self, function: Callable[..., T], *args: object, leash: Leash | None = None) -> T:
         """Call `function` in a thread, in a copy of the current context, and wait for it.
@@ -104,6 +106,13 @@ class DaemonThreads:
             if leash is not None:
                 leash.in_thread -= 1
 
+    async def settle(self, seconds: float) -> None:
+        """Give the calls under way at most `seconds` to end."""
+        with anyio.move_on_after(seconds):
+            while self.running:
+                self._ended = anyio.Event()
+                await self._ended.wait()
+
     def close(self) -> None:
         """End the idle threads at once and each busy one after its call."""
         self._closed = True
@@ -126,6 +135,8 @@ class DaemonThreads:
 
     def _finish(self, jobs: _Jobs, done: "asyncio.Future[T]", outcome: "_Outcome[T]") -> None:
         self.running -= 1
+        if self._ended is not None:
+            self._ended.set()
         if not self._closed:
             self._idle.append(jobs)
         if done.cancelled():

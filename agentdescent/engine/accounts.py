@@ -12,9 +12,12 @@ from agentdescent.engine.recorder import Recorder
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import LedgerError, describe
 from agentdescent.result import EvolutionResult
+from agentdescent.threads import DaemonThreads
 from agentdescent.usage import Usage
 
 LOG_LINES = 40
+GRACE_S = 0.1
+"""A synchronous call that ends so soon after the run is not worth a warning."""
 
 
 class Accounts:
@@ -34,7 +37,7 @@ class Accounts:
         *,
         usage: Usage,
         abandoned: Callable[[], int],
-        still_running: Callable[[], int],
+        threads: DaemonThreads,
         figures: Callable[[], EvaluationFigures],
     ) -> None:
         self.artifact_id: str = recorder.artifact_id
@@ -46,12 +49,13 @@ class Accounts:
         self._recorder = recorder
         self._usage = usage
         self._abandoned = abandoned
-        self._still_running = still_running
+        self._threads = threads
         self._figures = figures
 
     async def result(self, store: LedgerStore) -> EvolutionResult:
         """The result of a run that came to its end, with the ledger's log if it can be read."""
-        if running := self._still_running():
+        await self._threads.settle(GRACE_S)
+        if running := self._threads.running:
             self._shared.alerts.warn(
                 f"{running} synchronous call(s) are still running in threads, which cannot be "
                 "stopped; make run, reward and propose coroutine functions to have them cancelled"

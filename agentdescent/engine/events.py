@@ -32,15 +32,17 @@ class Events:
         self._listeners = listeners
         self._alerts = alerts
         self._queues: list[MemoryObjectSendStream[Event]] = []
+        self._inboxes: list[MemoryObjectReceiveStream[Event]] = []
         self._reported: set[int] = set()
         self.dropped: int = 0
 
     def start(self, group: TaskGroup) -> None:
         """Start one task a listener."""
         for index, listener in enumerate(self._listeners):
-            sender, receiver = anyio.create_memory_object_stream[Event](BACKLOG)
-            self._queues.append(sender)
-            group.start_soon(self._serve, index, listener, receiver)
+            queue, inbox = anyio.create_memory_object_stream[Event](BACKLOG)
+            self._queues.append(queue)
+            self._inboxes.append(inbox)
+            group.start_soon(self._serve, index, listener, inbox)
 
     def emit(self, event: Event) -> None:
         """Queue `event` for every listener."""
@@ -57,11 +59,14 @@ class Events:
         self.close()
 
     async def abort(self, last: Event) -> None:
-        """Tell everyone the last event of a cancelled run, as far as no waiting is involved."""
+        """Tell everyone what is queued and the last event, as far as no waiting is involved."""
         self.close()
-        for index, listener in enumerate(self._listeners):
-            with anyio.move_on_after(0):
-                await self._tell(index, listener, last)
+        for index, inbox in enumerate(self._inboxes):
+            queued = [inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used)]
+            inbox.close()
+            for event in (*queued, last):
+                with anyio.move_on_after(0):
+                    await self._tell(index, self._listeners[index], event)
 
     def close(self) -> None:
         """Let the listeners' tasks end once they are through."""
@@ -71,9 +76,9 @@ class Events:
     async def _serve(
         self, index: int, listener: Listener, inbox: MemoryObjectReceiveStream[Event]
     ) -> None:
-        with inbox:
-            async for event in inbox:
-                await self._tell(index, listener, event)
+        async for event in inbox:
+            await self._tell(index, listener, event)
+        inbox.close()
 
     async def _tell(self, index: int, listener: Listener, event: Event) -> None:
         try:

@@ -31,7 +31,12 @@ class Recorder:
     """
 
     def __init__(
-        self, shared: Shared, journal: Journal, on_round: OnRound | None, artifact_id: str
+        self,
+        shared: Shared,
+        journal: Journal,
+        on_round: OnRound | None,
+        artifact_id: str,
+        history: list[RoundInfo],
     ) -> None:
         self.artifact_id = artifact_id
         self._shared = shared
@@ -39,7 +44,7 @@ class Recorder:
         self._on_round = on_round
         self._began = anyio.current_time()
         self._unrecorded: list[MergeReport] = []
-        self.history: list[RoundInfo] = []
+        self.history: list[RoundInfo] = history
         self.stale_considered: int = 0
         self.stale_discarded: int = 0
         self.cas_conflicts: int = 0

@@ -1,6 +1,7 @@
 """The ledger as aggregators see it: reads from memory, commits that publish."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -30,6 +31,7 @@ class LedgerView:
         artifact: EvolvingArtifact,
         runtime: Runtime | None,
         on_publish: Callable[[Snapshot], None],
+        round_index: Callable[[], int],
         emit: Emit | None,
     ) -> None:
         self._store = store
@@ -38,6 +40,7 @@ class LedgerView:
         self._identity = artifact
         self._runtime = runtime
         self._on_publish = on_publish
+        self._round_index = round_index
         self._emit = emit
 
     @property
@@ -97,6 +100,7 @@ class LedgerView:
         if base is None:
             raise CASConflict(f"base_version names no version of {artifact.id!r}")
         note = CommitNote(subject=message) if isinstance(message, str) else message
+        note = replace(note, round=self._round_index())
         next_head = self._rendered(base + 1, artifact.state)
         entry = Stored(
             artifact.id, next_head.state, base, self._identity.blast_radius, artifact.contract

@@ -29,7 +29,9 @@ class Page:
 
     def value(self, task: bytes, repeats: int) -> float | None:
         """The mean of all measurements; None unless the first `repeats` are there."""
-        draws = self.draws.get(task, ())
+        draws = self.draws.get(task)
+        if draws is None:
+            return None
         if len(draws) == 1 == repeats:
             return draws[0]
         if len(draws) < repeats or None in draws[:repeats]:

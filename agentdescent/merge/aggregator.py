@@ -217,5 +217,5 @@ class Aggregator:
             fused=fused,
             committed_version=version,
             category=MergeOutcome.COMMITTED,
-            reason="committed",
+            reason=f"{verdict.reason}; {verdict.before:.3f} -> {verdict.after:.3f}",
         )

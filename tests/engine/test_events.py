@@ -1,5 +1,7 @@
 """The event stream: told once, to everyone, without slowing anybody."""
 
+import subprocess
+
 import anyio
 import pytest
 
@@ -87,3 +89,41 @@ async def test_a_slow_listener_loses_events_instead_of_slowing_workers(evolve_un
     assert len(seen) < len(events)
     assert isinstance(seen[-1], RunEnded)
     assert result.events_dropped == len(events) - len(seen)
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_a_cancelled_run_still_tells_everything_that_happened(evolve_under):
+    world = HiddenRules(run_s=1.0)
+    events = []
+
+    with anyio.move_on_after(10.5):
+        await evolve_under(
+            world.tasks,
+            world.reward,
+            run=world.run,
+            propose=world.propose,
+            rounds=100,
+            on_event=events.append,
+        )
+
+    assert len(of(RunEnded, events)) == 1
+    assert events[-1].result.version == 1 + len(of(Committed, events))
+
+
+@pytest.mark.asyncio
+async def test_commits_name_their_round_and_reports_their_numbers(evolve_under, tmp_path):
+    world = HiddenRules(rules=2, run_s=0.001)
+
+    events, result = await heard(evolve_under, world, repo_path=tmp_path, n_workers=1)
+
+    message = subprocess.run(
+        ["git", "-C", tmp_path, "log", "-1", "--format=%B", "dev"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    [*_, last] = [info.round for info in result.history if info.committed]
+    assert f"AgentDescent-Round: {last}\n" in message
+    reasons = [e.report.reason for e in of(MergeDecided, events) if e.report.accepted]
+    assert reasons[0] == "P(delta>0) = 0.88 > 0.51; 0.000 -> 0.400"

@@ -12,7 +12,7 @@ async def test_a_commit_is_reported_with_all_its_figures():
 
     assert (report.category, report.reason, report.committed_version) == (
         "committed",
-        "committed",
+        "P(delta>0) = 0.88 > 0.51; 0.000 -> 0.250",
         2,
     )
     assert report.accepted.ops == {"k0": "good", "k1": "good"} == at.head.state
