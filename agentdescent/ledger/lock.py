@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from agentdescent.errors import LedgerBusy
 from agentdescent.ledger.system import free, try_seize
@@ -76,6 +77,7 @@ class WriteLock:
             os.close(descriptor)
 
     async def _acquire(self, descriptor: int) -> bool:
+        await checkpoint_if_cancelled()
         try:
             if self._try_seize(descriptor):
                 return True

@@ -2,7 +2,7 @@ import math
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentdescent.errors import ContractError
@@ -19,6 +19,7 @@ any_key = st.text(max_size=8) | st.sampled_from(["a", "a/b", "x" * 300, "", "/"]
 states = st.dictionaries(any_key, text | json_values, max_size=8)
 
 
+@settings(deadline=None)
 @given(states)
 def test_a_state_comes_back_from_its_files_with_sorted_keys(state):
     decoded = codec.decode(codec.encode("skill", state))
@@ -27,6 +28,7 @@ def test_a_state_comes_back_from_its_files_with_sorted_keys(state):
     assert list(decoded) == sorted(state)
 
 
+@settings(deadline=None)
 @given(states, st.randoms())
 def test_equal_states_have_equal_files(state, random):
     items = list(state.items())

@@ -141,6 +141,8 @@ async def work(path):
     ledger = GitLedger(path / "ledger")
     await ledger.open()
     await ledger.register(stored({"a": "1"}))
+    os.chmod(ledger.path / ".git" / "refs" / "heads", 0o555)
+    await expect(GitError, commit(ledger, {"a": "2"}, 1))
     allow(ledger.path / ".git", 0o555)
     again = GitLedger(ledger.path)
     await again.open()

@@ -23,11 +23,13 @@ def key_at(path, key):
     return keys.key_of(path)
 
 
+@settings(deadline=None)
 @given(key_sets)
 def test_every_key_comes_back_from_its_path(found):
     assert all(key_at(path, key) == key for key, path in keys.paths(found).items())
 
 
+@settings(deadline=None)
 @given(key_sets)
 def test_no_two_keys_share_a_path_and_no_path_is_a_directory_of_another(found):
     paths = list(keys.paths(found).values())
@@ -37,6 +39,7 @@ def test_no_two_keys_share_a_path_and_no_path_is_a_directory_of_another(found):
     assert folders.isdisjoint(paths)
 
 
+@settings(deadline=None)
 @given(st.lists(any_key, unique=True, max_size=20), st.randoms())
 def test_paths_do_not_depend_on_the_order_of_keys(found, random):
     shuffled = list(found)
@@ -44,6 +47,7 @@ def test_paths_do_not_depend_on_the_order_of_keys(found, random):
     assert keys.paths(found) == keys.paths(shuffled)
 
 
+@settings(deadline=None)
 @given(key_sets)
 def test_every_name_is_safe_on_every_system(found):
     for path in keys.paths(found).values():
@@ -133,6 +137,7 @@ def test_a_path_that_no_key_has_is_refused(path):
         keys.key_of(path)
 
 
+@settings(deadline=None)
 @given(st.lists(any_key, unique=True, max_size=20))
 def test_directories_of_artifacts_are_one_safe_name_each(names):
     directories = [keys.directory(name) for name in names]

@@ -89,6 +89,7 @@ def test_a_whole_message_as_subject_becomes_one_line():
     assert message.subject_of(text) == f"my optimizer some text {FORGED} into skill (v1 -> v2)"
 
 
+@settings(deadline=None)
 @given(hostile, st.integers(1, 130))
 def test_clean_text_is_one_printable_line_within_the_limit(text, limit):
     line = message.clean(text, limit)

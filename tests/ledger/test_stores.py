@@ -262,6 +262,15 @@ async def test_a_cancelled_wait_leaves_nothing_locked(store):
 
 
 @pytest.mark.asyncio
+async def test_what_is_cancelled_already_does_not_get_the_lock(store):
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        async with store.locked():
+            pytest.fail("nobody waits for it")
+    assert scope.cancelled_caught
+
+
+@pytest.mark.asyncio
 async def test_an_error_inside_the_lock_passes_through_and_frees_it(store):
     with pytest.raises(OSError, match="mine"):
         async with store.locked():
