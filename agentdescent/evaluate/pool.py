@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from agentdescent.core.contracts import check_reward
@@ -99,6 +100,7 @@ class EvaluationPool:
         self._reward = reward
         self._width = width
         self._jitter = jitter
+        self._hired = 0
         self._flights: dict[_Key, _Flight] = {}
         self._outbox: MemoryObjectSendStream[_Flight] | None = None
 
@@ -110,8 +112,7 @@ class EvaluationPool:
             async with outbox, inbox, anyio.create_task_group() as evaluators:
                 self._outbox = outbox
                 turn = anyio.Lock(fast_acquire=True)
-                for _ in range(self._width):
-                    evaluators.start_soon(self._evaluate, inbox, turn)
+                self._hire(evaluators, inbox, turn)
                 try:
                     yield self
                 finally:
@@ -171,12 +172,22 @@ class EvaluationPool:
         if flight.leash is not None and not flight.waiting:
             flight.leash.call_off()
 
+    def _hire(
+        self, group: TaskGroup, inbox: MemoryObjectReceiveStream["_Flight"], turn: anyio.Lock
+    ) -> None:
+        """Start one more evaluator, unless there are enough."""
+        if self._hired < self._width:
+            self._hired += 1
+            group.start_soon(self._evaluate, group, inbox, turn)
+
     async def _evaluate(
-        self, inbox: MemoryObjectReceiveStream["_Flight"], turn: anyio.Lock
+        self, group: TaskGroup, inbox: MemoryObjectReceiveStream["_Flight"], turn: anyio.Lock
     ) -> None:
         while True:
             async with turn:  # one idle evaluator listens, so that one wakes for quick work
                 flight = await inbox.receive()
+                if not turn.statistics().tasks_waiting:
+                    self._hire(group, inbox, turn)
             started = anyio.current_time()
             try:
                 await self._fly_all(flight, inbox)
