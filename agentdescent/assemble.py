@@ -16,8 +16,9 @@ from agentdescent.config import AggregatorConfig
 from agentdescent.console import log_progress, progress_on_log
 from agentdescent.core.artifact import TEXT_CONTRACT, EvolvingArtifact
 from agentdescent.core.outcomes import StopReason
-from agentdescent.core.protocols import Door, EvaluationFigures, LedgerStore, Stored
+from agentdescent.core.protocols import Door, EvaluationFigures
 from agentdescent.core.spend import Spend, Unit
+from agentdescent.core.store import LedgerStore, Stored
 from agentdescent.engine.accounts import Accounts
 from agentdescent.engine.alerts import Alerts
 from agentdescent.engine.barrier_free import BarrierFree
@@ -47,7 +48,7 @@ from agentdescent.policy.parallel import shard_round_robin, validate_plan
 from agentdescent.policy.staleness import get_policy
 from agentdescent.request import Request, understand
 from agentdescent.result import EvolutionResult, RoundInfo
-from agentdescent.threads import DaemonThreads, is_async
+from agentdescent.threads import DaemonThreads, is_async, seated
 
 
 async def evolve_assembled(options: Mapping[str, Any], *, script: bool) -> EvolutionResult:
@@ -62,6 +63,7 @@ async def evolve_assembled(options: Mapping[str, Any], *, script: bool) -> Evolu
     threads = DaemonThreads()
     with ExitStack() as stack:
         stack.callback(threads.close)
+        stack.enter_context(seated(threads))
         if request.config.verbose:
             stack.enter_context(progress_on_log())
         async with _open_ledger(request) as store:

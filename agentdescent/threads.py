@@ -3,7 +3,8 @@
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from functools import partial, wraps
 from inspect import isawaitable, iscoroutinefunction, ismethod
 from queue import SimpleQueue
@@ -177,6 +178,16 @@ _Seat = tuple[DaemonThreads, Leash | None, int]
 _seat: contextvars.ContextVar[_Seat | None] = contextvars.ContextVar("_seat", default=None)
 
 
+@contextmanager
+def seated(threads: DaemonThreads) -> Generator[None]:
+    """Within the block, and in the tasks started in it, `in_thread` uses `threads`."""
+    token = _seat.set((threads, None, threading.get_ident()))
+    try:
+        yield
+    finally:
+        _seat.reset(token)
+
+
 async def follow(awaitable: Awaitable[T], threads: DaemonThreads, leash: Leash | None) -> T:
     """Await user code on the loop; what it passes to `in_thread` runs in `threads`, on `leash`.
 
@@ -184,7 +195,8 @@ async def follow(awaitable: Awaitable[T], threads: DaemonThreads, leash: Leash |
         BackendError: If it ended with a cancellation that nobody had asked for, which would
             otherwise end the awaiting task without a word.
     """
-    token = _seat.set((threads, leash, threading.get_ident()))
+    seat = (threads, leash, threading.get_ident())
+    token = None if _seat.get() == seat else _seat.set(seat)
     try:
         return await awaitable
     except asyncio.CancelledError as error:
@@ -192,7 +204,8 @@ async def follow(awaitable: Awaitable[T], threads: DaemonThreads, leash: Leash |
             raise
         raise _from_within(awaitable, error) from error
     finally:
-        _seat.reset(token)
+        if token is not None:
+            _seat.reset(token)
 
 
 def _is_called_off() -> bool:

@@ -16,7 +16,15 @@ from agentdescent.core.leash import Leash
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.spend import Exhausted
 from agentdescent.errors import BackendError, RewardContractError
-from agentdescent.threads import DaemonThreads, either, follow, in_thread, invoke, is_async
+from agentdescent.threads import (
+    DaemonThreads,
+    either,
+    follow,
+    in_thread,
+    invoke,
+    is_async,
+    seated,
+)
 
 colour = ContextVar("colour", default="none")
 
@@ -332,6 +340,32 @@ class TestFollow:
         await follow(anyio.sleep(0), threads, None)
 
         assert await in_thread(lambda: threads.running) == 0
+
+    @pytest.mark.asyncio
+    async def test_within_a_block_every_task_uses_its_threads(self, threads):
+        running = []
+
+        async def task():
+            running.append(await in_thread(lambda: threads.running))
+
+        with seated(threads):
+            async with anyio.create_task_group() as group:
+                group.start_soon(task)
+            await follow(task(), threads, None)
+        await task()
+
+        assert running == [1, 1, 0]
+
+    @pytest.mark.asyncio
+    async def test_a_leash_counts_within_a_block_too(self, threads):
+        leash = Leash(lambda: None)
+
+        async def agent():
+            return await in_thread(lambda: leash.in_thread)
+
+        with seated(threads):
+            assert await follow(agent(), threads, leash) == 1
+            assert await in_thread(lambda: leash.in_thread) == 0
 
     @pytest.mark.asyncio
     async def test_a_loop_within_a_thread_has_threads_of_its_own(self, threads):
