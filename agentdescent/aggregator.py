@@ -10,7 +10,8 @@ from agentdescent.core.merging import (
     VerifierProtocol,
 )
 from agentdescent.core.outcomes import MergeOutcome, MergeReport
-from agentdescent.core.protocols import AggregatorFactory, AggregatorProtocol, CommitNote
+from agentdescent.core.protocols import AggregatorFactory, AggregatorProtocol
+from agentdescent.core.store import CommitNote
 from agentdescent.merge.aggregator import Aggregator
 from agentdescent.merge.buffer import Batch, EvidenceBuffer
 

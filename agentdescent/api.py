@@ -12,7 +12,6 @@ from agentdescent.config import AggregatorConfig
 from agentdescent.core.events import Event, RunEnded
 from agentdescent.core.protocols import (
     AggregatorFactory,
-    LedgerStore,
     ParallelStrategy,
     Propose,
     Reward,
@@ -21,6 +20,7 @@ from agentdescent.core.protocols import (
     Strategy,
     TaskSampler,
 )
+from agentdescent.core.store import LedgerStore
 from agentdescent.core.task import Task
 from agentdescent.errors import EvolutionInterrupted
 from agentdescent.result import EvolutionResult, RoundInfo

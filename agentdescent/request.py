@@ -11,13 +11,13 @@ from agentdescent.core.contracts import check_callable, require_methods
 from agentdescent.core.events import Event
 from agentdescent.core.protocols import (
     AggregatorFactory,
-    LedgerStore,
     ParallelStrategy,
     Reward,
     StalenessPolicy,
     Strategy,
     TaskSampler,
 )
+from agentdescent.core.store import LedgerStore
 from agentdescent.core.task import MIN_TASKS, Task, refuse_duplicate_ids, split_held_out
 from agentdescent.engine.alerts import Alerts
 from agentdescent.policy.governance import assert_mutable

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from agentdescent.core.artifact import EvolvingArtifact
 from agentdescent.core.evidence import EvidenceCard
-from agentdescent.core.protocols import CommitNote
+from agentdescent.core.store import CommitNote
 from agentdescent.core.task import Task
 
 

@@ -3,20 +3,16 @@
 Parameters are positional, so that users' own names for them are theirs.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from agentdescent.core.diff import Diff, Dropped, State
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.leash import Leash
 from agentdescent.core.outcomes import MergeReport
 from agentdescent.core.task import Task
-
-if TYPE_CHECKING:
-    from agentdescent.core.artifact import Contract
 
 
 class Reward(Protocol):
@@ -181,76 +177,3 @@ class EvaluationFigures:
     hits: int = 0
     misses: int = 0
     seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """One artifact as a ledger holds it."""
-
-    artifact_id: str
-    state: State
-    version: int
-    blast_radius: float
-    contract: "Contract"
-
-
-@dataclass(frozen=True, slots=True)
-class CommitNote:
-    """What a commit says about itself.
-
-    Attributes:
-        subject: E.g. "merge w2:7 + w0:7"; the ledger completes it with artifact, versions and
-            rewards. "" gives "update".
-        body: Free text for people.
-        category: A `MergeOutcome` value, or "".
-        round: The round or sweep.
-        reward: Held-out reward (before, after).
-    """
-
-    subject: str = ""
-    body: str = ""
-    category: str = ""
-    round: int | None = None
-    reward: tuple[float, float] | None = None
-
-
-class LedgerStore(Protocol):
-    """A repository of artifacts with the branches `dev` and `stable`."""
-
-    async def open(self) -> None:
-        """Create or open the repository; called once, before anything else."""
-        ...
-
-    async def read(self, branch: str = "dev") -> Mapping[str, Stored]:
-        """Every artifact on the tip of `branch`, by id."""
-        ...
-
-    async def register(self, entry: Stored) -> Stored:
-        """Add `entry` at version 1 on both branches unless it is there; return what is there."""
-        ...
-
-    def locked(self) -> AbstractAsyncContextManager[None]:
-        """Hold the write lock; waiting for it can be cancelled."""
-        ...
-
-    async def commit(self, entry: Stored, base: int, note: CommitNote) -> tuple[str, int]:
-        """Replace the artifact's state on `dev`, under `locked()`; return (commit id, version).
-
-        `entry.version` is ignored; the new version is `base` + 1.
-
-        Raises:
-            CASConflict: If the artifact's version on `dev` is not `base`.
-        """
-        ...
-
-    async def promote(self, artifact_id: str) -> int | None:
-        """Copy the artifact from `dev` to `stable`; its new version there, None if unknown."""
-        ...
-
-    async def log(self, branch: str = "dev", limit: int = 20) -> list[str]:
-        """`"<7 hex> <subject>"` of the newest commits, newest first."""
-        ...
-
-    async def close(self) -> None:
-        """Release everything; later calls raise LedgerClosed. May be called again."""
-        ...

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from agentdescent.core.outcomes import StopReason
-from agentdescent.core.protocols import EvaluationFigures, LedgerStore
+from agentdescent.core.protocols import EvaluationFigures
 from agentdescent.core.spend import Unit
+from agentdescent.core.store import LedgerStore
 from agentdescent.engine.held_out import HeldOut
 from agentdescent.engine.journal import Journal
 from agentdescent.engine.messages import Snapshot

@@ -10,7 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from agentdescent.core.events import RunEnded, RunStarted
 from agentdescent.core.outcomes import SPENT, StopReason
-from agentdescent.core.protocols import LedgerStore
+from agentdescent.core.store import LedgerStore
 from agentdescent.engine.accounts import Accounts
 from agentdescent.engine.events import Events
 from agentdescent.engine.journal import Journal

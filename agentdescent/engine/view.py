@@ -11,7 +11,8 @@ from agentdescent.core.diff import State
 from agentdescent.core.events import Committed, Emit
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.merging import LedgerSnapshot
-from agentdescent.core.protocols import CommitNote, LedgerStore, Stored, Strategy
+from agentdescent.core.protocols import Strategy
+from agentdescent.core.store import CommitNote, LedgerStore, Stored
 from agentdescent.engine.head import Head
 from agentdescent.engine.messages import Snapshot
 from agentdescent.engine.plugins import render

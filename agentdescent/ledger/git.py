@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import anyio.to_thread
 
-from agentdescent.core.protocols import CommitNote, Stored
+from agentdescent.core.store import CommitNote, Stored
 from agentdescent.errors import LedgerBusy, LedgerClosed
 from agentdescent.ledger import codec
 from agentdescent.ledger.failures import Contended, translated

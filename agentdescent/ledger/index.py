@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from agentdescent.core.artifact import Contract
-from agentdescent.core.protocols import Stored
+from agentdescent.core.store import Stored
 from agentdescent.errors import CASConflict, ContractRejected, LedgerRefused
 from agentdescent.ledger.codec import canonical_json
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import anyio
 
-from agentdescent.core.protocols import CommitNote, Stored
+from agentdescent.core.store import CommitNote, Stored
 from agentdescent.errors import LedgerClosed, LedgerDamaged
 from agentdescent.ledger import codec, index, message
 from agentdescent.ledger.codec import Files

@@ -6,7 +6,7 @@ own at the end, so no proposal can forge one.
 
 from collections.abc import Iterable, Mapping
 
-from agentdescent.core.protocols import CommitNote
+from agentdescent.core.store import CommitNote
 
 TRAILER = "AgentDescent-"
 _SHORT, _LONG = 72, 120

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pygit2 import GitError, Oid, Repository, Tree
 from pygit2.transaction import ReferenceTransaction
 
-from agentdescent.core.protocols import CommitNote, Stored
+from agentdescent.core.store import CommitNote, Stored
 from agentdescent.ledger import codec, index, keys, message, trees
 from agentdescent.ledger.codec import Files
 from agentdescent.ledger.failures import Contended, Damaged, probe

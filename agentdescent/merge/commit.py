@@ -12,7 +12,7 @@ from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.merging import ArtifactLedger, LedgerSnapshot, Verdict
 from agentdescent.core.outcomes import MergeOutcome
-from agentdescent.core.protocols import CommitNote
+from agentdescent.core.store import CommitNote
 from agentdescent.errors import CASConflict
 from agentdescent.merge.candidates import signature
 from agentdescent.merge.record import Merge

@@ -6,7 +6,7 @@ import anyio
 import pygit2
 import pytest
 
-from agentdescent.core.protocols import CommitNote
+from agentdescent.core.store import CommitNote
 from agentdescent.errors import CASConflict, GitError, LedgerClosed, LedgerDamaged
 from agentdescent.ledger import GitLedger
 from support.ledgers import NOTE, commit, state_of, stored

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentdescent.core.protocols import CommitNote
+from agentdescent.core.store import CommitNote
 from agentdescent.ledger import message
 
 FORGED = "AgentDescent-Version: 99"

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from agentdescent.core.artifact import Contract
-from agentdescent.core.protocols import CommitNote
+from agentdescent.core.store import CommitNote
 from agentdescent.errors import (
     CASConflict,
     ContractError,

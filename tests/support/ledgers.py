@@ -1,7 +1,7 @@
 """Short forms for tests of ledgers."""
 
 from agentdescent.core.artifact import TEXT_CONTRACT
-from agentdescent.core.protocols import CommitNote, Stored
+from agentdescent.core.store import CommitNote, Stored
 
 NOTE = CommitNote("merge w0:1")
 

@@ -1,0 +1,82 @@
+"""What a ledger stores, and what it must do."""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentdescent.core.artifact import Contract
+from agentdescent.core.diff import State
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One artifact as a ledger holds it."""
+
+    artifact_id: str
+    state: State
+    version: int
+    blast_radius: float
+    contract: Contract
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    """What a commit says about itself.
+
+    Attributes:
+        subject: E.g. "merge w2:7 + w0:7"; the ledger completes it with artifact, versions and
+            rewards. "" gives "update".
+        body: Free text for people.
+        category: A `MergeOutcome` value, or "".
+        round: The round or sweep.
+        reward: Held-out reward (before, after).
+    """
+
+    subject: str = ""
+    body: str = ""
+    category: str = ""
+    round: int | None = None
+    reward: tuple[float, float] | None = None
+
+
+class LedgerStore(Protocol):
+    """A repository of artifacts with the branches `dev` and `stable`."""
+
+    async def open(self) -> None:
+        """Create or open the repository; called once, before anything else."""
+        ...
+
+    async def read(self, branch: str = "dev") -> Mapping[str, Stored]:
+        """Every artifact on the tip of `branch`, by id."""
+        ...
+
+    async def register(self, entry: Stored) -> Stored:
+        """Add `entry` at version 1 on both branches unless it is there; return what is there."""
+        ...
+
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        """Hold the write lock; waiting for it can be cancelled."""
+        ...
+
+    async def commit(self, entry: Stored, base: int, note: CommitNote) -> tuple[str, int]:
+        """Replace the artifact's state on `dev`, under `locked()`; return (commit id, version).
+
+        `entry.version` is ignored; the new version is `base` + 1.
+
+        Raises:
+            CASConflict: If the artifact's version on `dev` is not `base`.
+        """
+        ...
+
+    async def promote(self, artifact_id: str) -> int | None:
+        """Copy the artifact from `dev` to `stable`; its new version there, None if unknown."""
+        ...
+
+    async def log(self, branch: str = "dev", limit: int = 20) -> list[str]:
+        """`"<7 hex> <subject>"` of the newest commits, newest first."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; later calls raise LedgerClosed. May be called again."""
+        ...
