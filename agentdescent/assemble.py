@@ -174,6 +174,7 @@ class _Assembly:
                 held_out,
                 journal,
                 recorder,
+                sweeps=config.asynchronous,
                 usage=request.usage,
                 abandoned=abandoned,
                 threads=self._threads,

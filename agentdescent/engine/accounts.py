@@ -17,6 +17,7 @@ from agentdescent.threads import DaemonThreads
 from agentdescent.usage import Usage
 
 LOG_LINES = 40
+MANY_CARDS = 20
 GRACE_S = 0.1
 """A synchronous call that ends so soon after the run is not worth a warning."""
 
@@ -36,6 +37,7 @@ class Accounts:
         journal: Journal,
         recorder: Recorder,
         *,
+        sweeps: bool,
         usage: Usage,
         abandoned: Callable[[], int],
         threads: DaemonThreads,
@@ -48,6 +50,7 @@ class Accounts:
         self._held_out = held_out
         self._journal = journal
         self._recorder = recorder
+        self._sweeps = sweeps
         self._usage = usage
         self._abandoned = abandoned
         self._threads = threads
@@ -62,6 +65,12 @@ class Accounts:
                 "stopped; make run, reward and propose coroutine functions to have them cancelled"
             )
         result = self._draw_up(self._shared.stop.reason or StopReason.ROUNDS)
+        if self._sweeps and result.stale_considered >= MANY_CARDS and result.stale_rate() > 0.5:
+            self._shared.alerts.warn(
+                f"{result.stale_discarded} of {result.stale_considered} evidence cards were "
+                "discarded as stale; lower async_ratio, raise alpha_tail or use "
+                "asynchronous=False"
+            )
         if result.error is not None:
             self._shared.alerts.warn(
                 f"the run stopped early after {len(result.history)} round(s): {result.error}"

@@ -90,6 +90,31 @@ async def test_the_stale_share_of_a_single_slot_is_known_for_every_async_ratio(c
     assert all(0.0 <= share < 1.0 for share in shares.values())
 
 
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_a_run_that_mostly_discards_its_evidence_says_what_to_turn():
+    class DiscardAll:
+        name = "discard-all"
+
+        def decide(self, eta, alpha, contract_breaking):
+            return "discard"
+
+    world = HiddenRules(run_s=0.1)
+    with pytest.warns(RuntimeWarning, match="discarded as stale; lower async_ratio"):
+        result = await async_evolve(
+            world.tasks,
+            world.reward,
+            run=world.run,
+            propose=world.propose,
+            max_iters=30,
+            staleness_policy=DiscardAll(),
+            ledger=MemoryLedger(),
+        )
+
+    assert (result.stale_rate(), result.version) == (1.0, 1)
+    assert result.outcomes() == {"all-stale": len(result.history)}
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
