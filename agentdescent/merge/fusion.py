@@ -65,23 +65,30 @@ def fitting(diffs: Sequence[Diff], max_ops: int | None) -> list[Diff]:
 
 
 async def blame(merge: Merge, members: Sequence[Diff], lost: Sequence[Task]) -> list[Diff]:
-    """The members that lose one of the tasks `lost` by their union, found by halving.
+    """The members that lose one of the tasks `lost` by their union.
 
-    Only those tasks are evaluated. Nobody is blamed for what members lose only together.
+    Only those tasks are evaluated. Nobody is blamed for what members lose only together, nor for
+    what each of them loses on its own: there the head was lucky.
     """
+    losers = await together(partial(_losers, merge, members), lost)
+    guilty = [diff for found in losers if len(found) < len(members) for diff in found]
+    return [diff for diff in members if diff in guilty]
+
+
+async def _losers(merge: Merge, members: Sequence[Diff], task: Task) -> list[Diff]:
+    """The members that lose `task` on their own, found by halving."""
     middle = len(members) // 2
     halves = [members[:middle], members[middle:]]
-    found = await together(partial(_blame_within, merge, lost), halves)
+    found = await together(partial(_losers_within, merge, task), halves)
     return [diff for half in found for diff in half]
 
 
-async def _blame_within(merge: Merge, tasks: Sequence[Task], half: Sequence[Diff]) -> list[Diff]:
-    before = await merge.verifier.evaluate(merge.artifact, tasks)
-    after = await merge.verifier.evaluate(Union.of(merge.artifact, half).artifact, tasks)
-    lost = [task for task, old, new in zip(tasks, before, after, strict=True) if new < old - TIE]
-    if not lost:
+async def _losers_within(merge: Merge, task: Task, half: Sequence[Diff]) -> list[Diff]:
+    [before] = await merge.verifier.evaluate(merge.artifact, [task])
+    [after] = await merge.verifier.evaluate(Union.of(merge.artifact, half).artifact, [task])
+    if after >= before - TIE:
         return []
-    return list(half) if len(half) == 1 else await blame(merge, half, lost)
+    return list(half) if len(half) == 1 else await _losers(merge, half, task)
 
 
 class _Tournament:

@@ -192,6 +192,17 @@ async def test_a_blamed_member_that_fails_alone_is_refused():
 
 
 @pytest.mark.asyncio
+async def test_nobody_is_blamed_for_a_task_that_each_member_loses_alone():
+    at = make_bench(world(6, 7, a=([0], [6]), b=([1], [6]), c=([2], [6, 7]), d=([3], [6])))
+    merge = at.merge()
+
+    union = await tournament(merge, diffs("a", "b", "c", "d"))
+
+    assert (keys(union), merge.blamed) == (["a", "b", "d"], 1)
+    assert gated(at) == [["a", "b", "c", "d"], ["a", "b", "d"], ["c"]]
+
+
+@pytest.mark.asyncio
 async def test_when_all_are_blamed_each_is_gated_alone():
     at = make_bench(world(4, 5, 6, 7, bad=([], [4, 5, 6]), mixed=([0, 1, 2], [7])))
     merge = at.merge()
