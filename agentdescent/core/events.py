@@ -98,7 +98,7 @@ class RoundEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(Event):
-    """The run is over; `result` is its `EvolutionResult`, partial if it was cancelled."""
+    """The run is over; `result` is its `EvolutionResult`, partial if it was cut short."""
 
     result: Any
 

@@ -89,13 +89,16 @@ class Accounts:
         """The result of a run that was cancelled from outside."""
         return self._draw_up(StopReason.INTERRUPTED)
 
-    def rescued(self, error: Exception) -> EvolutionResult | None:
-        """What a run that broke a contract had reached; None if it had committed nothing."""
-        if self._shared.head.snapshot.version == self._began_with.version:
-            return None
+    def broken_off(self, error: Exception) -> EvolutionResult:
+        """The result of a run in which the caller's code broke a contract."""
         result = self._draw_up(StopReason.ERROR)
         result.error = describe(error)
         return result
+
+    @property
+    def has_committed(self) -> bool:
+        """True if the head is no longer what the run began with."""
+        return self._shared.head.snapshot.version != self._began_with.version
 
     def _draw_up(self, reason: StopReason) -> EvolutionResult:
         head = self._shared.head.snapshot

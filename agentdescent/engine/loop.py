@@ -65,11 +65,13 @@ async def evolve_parts(parts: Parts) -> EvolutionResult:
     try:
         return await _told(parts)
     except ContractError as error:
-        error.partial_result = parts.accounts.rescued(error)
+        result = parts.accounts.broken_off(error)
+        error.partial_result = result if parts.accounts.has_committed else None
+        await parts.events.abort(RunEnded(anyio.current_time(), result))
         raise
     except BaseException:
-        interrupted = parts.accounts.interrupted()
-        await parts.events.abort(RunEnded(anyio.current_time(), interrupted))
+        result = parts.accounts.interrupted()
+        await parts.events.abort(RunEnded(anyio.current_time(), result))
         raise
 
 

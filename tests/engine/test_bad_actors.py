@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from agentdescent import ProposalContractError, RewardContractError, Task
+from agentdescent.core.events import RunEnded
 from support.refusals import broken, refused
 from support.toy import HiddenRules
 
@@ -158,6 +159,21 @@ async def test_a_reward_that_is_none_ends_the_run_at_the_first_one(
     assert isinstance(error, ValueError)
     assert world.count("propose") == 0
     assert error.partial_result is None
+
+
+@pytest.mark.asyncio
+async def test_listeners_hear_how_a_run_with_a_broken_contract_ended(evolve_world):
+    heard = []
+
+    await broken(
+        RewardContractError,
+        evolve_world(reward=lambda task, output: 47, on_event=[heard.append, print]),
+    )
+
+    (ended,) = [event for event in heard if isinstance(event, RunEnded)]
+    assert ended == heard[-1]
+    assert ended.result.stop_reason == "error"
+    assert ended.result.error.startswith("RewardContractError: reward returned 47.0 for task ")
 
 
 @pytest.mark.asyncio
