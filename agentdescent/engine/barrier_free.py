@@ -37,6 +37,7 @@ class BarrierFree:
         self._serial = [0] * len(shards)
         self._unlooked = [0] * len(shards)
         self._looked = anyio.Event()
+        self._is_spent = False
         self.crew: list[int] = [unit.worker for unit in self._units if unit.keys]
 
     async def admit(self, worker: int) -> Ticket | None:
@@ -45,7 +46,7 @@ class BarrierFree:
             return None
         while self._unlooked[worker] > self._async_ratio:
             await self._looked.wait()
-        if self._shared.stop.reason not in (None, StopReason.MAX_ITERS) or not self._pay():
+        if self._ends() or not self._pay():
             return None
         serial = self._serial[worker]
         self._serial[worker] += 1
@@ -59,6 +60,8 @@ class BarrierFree:
             self._picker.note(report.ticket.task, report.reward)
         if report.candidate is not None:
             self._unlooked[report.ticket.worker] += 1
+        if report.exhausted:
+            self._is_spent = True
 
     def wants(self, report: Report) -> bool:
         """Merges need diffs only."""
@@ -72,6 +75,10 @@ class BarrierFree:
         self._looked.set()
         self._looked = anyio.Event()
         return sorted(batch, key=lambda report: report.ticket.order)
+
+    def _ends(self) -> bool:
+        """True when nobody starts any more: what only rollouts are short of, failures give back."""
+        return self._is_spent or self._shared.stop.reason not in (None, StopReason.MAX_ITERS)
 
     def _pay(self) -> bool:
         try:

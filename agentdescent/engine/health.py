@@ -64,7 +64,7 @@ class Health:
         failures = self._in_a_row.get(worker, 0)
         if failures >= self._max_errors and not self.ever_succeeded:
             return None
-        return min(BACKOFF_BASE_S * 2**failures, BACKOFF_MAX_S) if failures else 0.0
+        return doubled(BACKOFF_BASE_S, failures, BACKOFF_MAX_S) if failures else 0.0
 
     def _count_in_a_row(self, worker: int) -> None:
         failures = self._in_a_row[worker] = self._in_a_row.get(worker, 0) + 1
@@ -88,3 +88,8 @@ class Health:
             )
         if not self._ever_proposed and self._failed_proposals == self._failed_proposals_allowed:
             self.dead = True
+
+
+def doubled(seconds: float, times: int, most: float) -> float:
+    """`seconds` doubled so many times, at most `most`; for outages of any length."""
+    return min(seconds * 2.0 ** min(times, 64), most)

@@ -106,10 +106,10 @@ async def _within_budget(parts: Parts) -> None:
             await _begin(parts)
             if stop.reason is None:
                 await _work_and_merge(parts, outbox, inbox)
+            if stop.reason not in SPENT and stop.reason is not StopReason.ERROR:
+                await parts.merger.flush(inbox)
         if clock.cancelled_caught:
             stop.reason = StopReason.MAX_SECONDS
-        if stop.reason not in SPENT and stop.reason is not StopReason.ERROR:
-            await parts.merger.flush(inbox)
 
 
 async def _begin(parts: Parts) -> None:

@@ -9,6 +9,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.outcomes import SPENT, MergeOutcome, MergeReport
 from agentdescent.core.spend import Exhausted
+from agentdescent.engine.health import doubled
 from agentdescent.engine.held_out import HeldOut
 from agentdescent.engine.journal import Journal
 from agentdescent.engine.merging import Merging
@@ -102,7 +103,7 @@ class Merger:
                 self._observe(reward)
         self._journal.stop_if_solved()
         if self._failures:
-            await self._shared.stop.within(min(2.0**self._failures, PAUSE_MAX_S))
+            await self._shared.stop.within(doubled(1.0, self._failures, PAUSE_MAX_S))
 
     def _take(self, report: Report) -> None:
         if report.candidate is not None:
