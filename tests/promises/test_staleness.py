@@ -24,6 +24,7 @@ class Watched:
     def decide(self, eta, alpha, contract_breaking):
         action = self._policy.decide(eta, alpha, contract_breaking)
         self.decisions.append((eta, str(action)))
+        self.tolerated = alpha
         return action
 
     @property
@@ -93,6 +94,18 @@ def test_keeping_a_snapshot_for_some_rounds_produces_lag(virtual_time, name, act
     assert policy.actions == actions
     assert sum(info.committed for info in result.history) == 10
     assert (result.stale_discarded > 0) == ("discard" in actions)
+
+
+@pytest.mark.parametrize(
+    ("blast_radius", "tolerated"), [(0.2, 1), (0.30, 1), (0.31, 5), (0.6, 5), (0.9, 5)]
+)
+def test_an_artifact_of_much_impact_tolerates_more_lag(virtual_time, blast_radius, tolerated):
+    policy = Watched("guarded")
+
+    result = grow(policy, refresh_interval=3, blast_radius=blast_radius)
+
+    assert policy.tolerated == tolerated
+    assert (result.stale_discarded == 0) == (tolerated == 5)
 
 
 @pytest.mark.parametrize("name", ["full", "guarded", "reflective"])
