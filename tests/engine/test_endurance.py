@@ -1,14 +1,19 @@
 """What must end does end, and what may go on does: long outages, odd budgets, hung threads."""
 
+import threading
+
 import anyio
 import pytest
 
 from agentdescent import Aggregator
 from support.worlds import N_HELD_OUT, PATIENT, Silent, World, barrier_free, in_rounds, solved_by
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.looptime(start=0)]
+in_virtual_time = pytest.mark.looptime(start=0)
+
+pytestmark = pytest.mark.asyncio
 
 
+@in_virtual_time
 async def test_a_failed_rollout_is_not_made_up_when_no_call_is_left_for_it():
     class Uneven(World):
         async def run(self, rendered, task):
@@ -31,6 +36,7 @@ async def test_a_failed_rollout_is_not_made_up_when_no_call_is_left_for_it():
     assert len(world.calls) == N_HELD_OUT + 3
 
 
+@in_virtual_time
 @pytest.mark.filterwarnings("ignore:worker w. failed")
 async def test_workers_outlive_an_outage_of_two_hours():
     class Outage(World):
@@ -46,6 +52,7 @@ async def test_workers_outlive_an_outage_of_two_hours():
     assert result.rollouts == 100
 
 
+@in_virtual_time
 @pytest.mark.filterwarnings("ignore:merging failed 3 times")
 async def test_the_merger_outlives_an_outage_of_nine_hours(looptime):
     class Down(Aggregator):
@@ -58,6 +65,7 @@ async def test_the_merger_outlives_an_outage_of_nine_hours(looptime):
     assert (result.stop_reason, result.error) == ("rounds", None)
 
 
+@in_virtual_time
 @pytest.mark.parametrize("evolve", [in_rounds, barrier_free])
 async def test_the_last_merge_keeps_to_the_time_limit_as_well(evolve, looptime):
     class Slow(World):
@@ -72,3 +80,25 @@ async def test_the_last_merge_keeps_to_the_time_limit_as_well(evolve, looptime):
     assert looptime == 50
     assert result.stop_reason == "max_seconds"
     assert (result.version, result.final_reward) == (1, 0.0)
+
+
+@pytest.mark.leaves_thread
+@pytest.mark.filterwarnings("ignore:4 synchronous call")
+async def test_a_run_whose_every_thread_hangs_ends_with_the_timeout_as_its_error():
+    world, release = World(), threading.Event()
+
+    def run(rendered, task):
+        if task.id in world.train:
+            release.wait()
+        return rendered
+
+    world.run = run
+    try:
+        with pytest.warns(RuntimeWarning, match="stopped early"):
+            result = await in_rounds(world, rounds=50, round_timeout=0.05)
+    finally:
+        release.set()
+
+    assert result.stop_reason == "error"
+    assert result.error.startswith("TimeoutError: ")
+    assert (result.rollouts, result.abandoned) == (0, 4)
