@@ -110,6 +110,19 @@ async def test_one_bad_listener_among_good_ones_is_refused(refusal):
     assert "got int 7" in text
 
 
+@pytest.mark.asyncio
+async def test_a_callable_that_cannot_be_looked_into_is_let_through(evolve_world):
+    class Opaque:
+        __signature__ = "unreadable"
+
+        def __call__(self, task, output):
+            return 1.0
+
+    result = await evolve_world(reward=Opaque())
+
+    assert result.final_reward == 1.0
+
+
 class Half:
     """Solves and never reflects."""
 

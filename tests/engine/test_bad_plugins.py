@@ -9,6 +9,7 @@ from agentdescent import (
     DataParallel,
     Diff,
     Dropped,
+    GovernanceError,
     PluginError,
     RoundRobin,
     WorkUnit,
@@ -184,6 +185,22 @@ async def test_a_strategy_that_raises_is_broken(evolve_world, world, method):
     )
     assert isinstance(error.__cause__, LookupError)
     assert (world.count("propose") > 0) == (method == "to_diff")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_contract_error_of_a_plugin_is_raised_as_it_is(evolve_world, is_async):
+    def forbid(*_):
+        raise GovernanceError("this rule is frozen")
+
+    async def forbid_later(*_):
+        forbid()
+
+    strategy = sloppy(to_diff=forbid_later if is_async else forbid)
+
+    error = await broken(GovernanceError, evolve_world(strategy=strategy))
+
+    assert str(error) == "this rule is frozen"
 
 
 @pytest.mark.asyncio

@@ -85,6 +85,22 @@ class TestResuming:
         assert "begin anew" not in result.rendered
         assert result.initial_reward == 1.0
 
+    @pytest.mark.parametrize(("first", "second"), [(0.2, 0.6), (0.6, 0.2)])
+    def test_governance_is_never_loosened_by_it(self, first, second):
+        useless = {
+            "run": lambda rendered, task: rendered,
+            "propose": lambda rendered, task, out, score: f"a rule for {task.id} that helps nobody",
+            "self_verify": False,
+            "rounds": 1,
+            "repo_path": "runs/finer",
+        }
+        evolve(tasks, reward, **useless, blast_radius=first)
+
+        with pytest.warns(RuntimeWarning, match=f"blast_radius={second} differs.*stricter"):
+            result = evolve(tasks, reward, **useless, blast_radius=second)
+
+        assert set(result.outcomes()) == {"oracle-rejected"}
+
     def test_a_fresh_path_starts_over(self):
         evolve(tasks, reward, agent=agent, rounds=2, repo_path="runs/finer")
 
