@@ -192,20 +192,30 @@ async def follow(awaitable: Awaitable[T], threads: DaemonThreads, leash: Leash |
     """Await user code on the loop; what it passes to `in_thread` runs in `threads`, on `leash`.
 
     Raises:
-        BackendError: If it ended with a cancellation that nobody had asked for, which would
-            otherwise end the awaiting task without a word.
+        BackendError: As `awaited`.
     """
     seat = (threads, leash, threading.get_ident())
     token = None if _seat.get() == seat else _seat.set(seat)
+    try:
+        return await awaited(awaitable)
+    finally:
+        if token is not None:
+            _seat.reset(token)
+
+
+async def awaited(awaitable: Awaitable[T]) -> T:
+    """Await user code on the loop.
+
+    Raises:
+        BackendError: If it ended with a cancellation that nobody had asked for, which would
+            otherwise end the awaiting task without a word.
+    """
     try:
         return await awaitable
     except asyncio.CancelledError as error:
         if _is_called_off():
             raise
         raise _from_within(awaitable, error) from error
-    finally:
-        if token is not None:
-            _seat.reset(token)
 
 
 def _is_called_off() -> bool:
@@ -276,11 +286,14 @@ async def invoke(method: Callable[..., Any], *args: object) -> Any:
     Reference implementations (`either`) and coroutine functions run on the loop. A plain `def` runs
     in a daemon thread of its own, where `either` methods block; an awaitable that it returns is
     awaited. Cancelled, it calls off what runs on the loop and abandons the thread.
+
+    Raises:
+        BackendError: As `awaited`.
     """
     if is_async(method) or getattr(method, "serves_both", False):
-        return await method(*args)
+        return await awaited(method(*args))
     value = await _in_hook_thread(method, *args)
-    return await value if isawaitable(value) else value
+    return await awaited(value) if isawaitable(value) else value
 
 
 async def _in_hook_thread(method: Callable[..., Any], *args: object) -> Any:

@@ -64,7 +64,9 @@ class Accounts:
                 f"{running} synchronous call(s) are still running in threads, which cannot be "
                 "stopped; make run, reward and propose coroutine functions to have them cancelled"
             )
-        result = self._draw_up(self._shared.stop.reason or StopReason.ROUNDS)
+        log = await self._log(store)
+        result = self._draw_up(self._shared.stop.reason or StopReason.ERROR)
+        result.ledger_log = log
         if self._sweeps and result.stale_considered >= MANY_CARDS and result.stale_rate() > 0.5:
             self._shared.alerts.warn(
                 f"{result.stale_discarded} of {result.stale_considered} evidence cards were "
@@ -79,10 +81,6 @@ class Accounts:
             self._shared.alerts.warn(
                 "the final version could not be measured; final_reward is the last one known"
             )
-        try:
-            result.ledger_log = await store.log(limit=LOG_LINES)
-        except LedgerError:
-            result.ledger_log = []
         return result
 
     def interrupted(self) -> EvolutionResult:
@@ -99,6 +97,12 @@ class Accounts:
     def has_committed(self) -> bool:
         """True if the head is no longer what the run began with."""
         return self._shared.head.snapshot.version != self._began_with.version
+
+    async def _log(self, store: LedgerStore) -> list[str]:
+        try:
+            return await store.log(limit=LOG_LINES)
+        except LedgerError:
+            return []
 
     def _draw_up(self, reason: StopReason) -> EvolutionResult:
         head = self._shared.head.snapshot

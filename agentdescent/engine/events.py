@@ -11,6 +11,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from agentdescent.core.events import Event
 from agentdescent.engine.alerts import Alerts
 from agentdescent.errors import describe
+from agentdescent.threads import awaited
 
 BACKLOG = 1024
 """Events a listener may lag behind before it loses some."""
@@ -34,6 +35,8 @@ class Events:
         self._queues: list[MemoryObjectSendStream[Event]] = []
         self._inboxes: list[MemoryObjectReceiveStream[Event]] = []
         self._reported: set[int] = set()
+        self._last: Event | None = None
+        self._through: set[int] = set()
         self.dropped: int = 0
 
     def start(self, group: TaskGroup) -> None:
@@ -54,19 +57,25 @@ class Events:
 
     async def finish(self, last: Event) -> None:
         """Tell everyone the last event, after all that is queued for them."""
+        self._last = last
         for queue in self._queues:
             await queue.send(last)
         self.close()
 
     async def abort(self, last: Event) -> None:
-        """Tell everyone what is queued and the last event, as far as no waiting is involved."""
+        """Tell everyone what is queued and the last event, as far as no waiting is involved.
+
+        Where `finish` has been called, its event stays the last one; nobody is told it twice.
+        """
+        last = self._last = self._last or last
         self.close()
         for index, inbox in enumerate(self._inboxes):
             queued = [inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used)]
             inbox.close()
             for event in (*queued, last):
-                with anyio.move_on_after(0):
-                    await self._tell(index, self._listeners[index], event)
+                if index not in self._through:
+                    with anyio.move_on_after(0):
+                        await self._tell(index, self._listeners[index], event)
 
     def close(self) -> None:
         """Let the listeners' tasks end once they are through."""
@@ -81,10 +90,12 @@ class Events:
         inbox.close()
 
     async def _tell(self, index: int, listener: Listener, event: Event) -> None:
+        if event is self._last:
+            self._through.add(index)
         try:
             answer = listener(event)
             if isawaitable(answer):
-                await answer
+                await awaited(answer)
         except Exception as error:  # noqa: BLE001 - a listener never ends a run
             if index not in self._reported:
                 self._reported.add(index)

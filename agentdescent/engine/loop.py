@@ -20,7 +20,7 @@ from agentdescent.engine.rollout import Rollouts
 from agentdescent.engine.schedule import Schedule
 from agentdescent.engine.shared import Shared
 from agentdescent.engine.worker import work
-from agentdescent.errors import ContractError, LedgerError, ungrouped
+from agentdescent.errors import BackendError, ContractError, LedgerError, ungrouped
 from agentdescent.result import EvolutionResult
 
 
@@ -84,7 +84,7 @@ async def _told(parts: Parts) -> EvolutionResult:
             result.events_dropped = parts.events.dropped
             await parts.events.finish(RunEnded(anyio.current_time(), result))
             return result
-    raise AssertionError("a task group never swallows an error")
+    raise _cut_off()
 
 
 async def _evolve(parts: Parts) -> None:
@@ -96,6 +96,15 @@ async def _evolve(parts: Parts) -> None:
                     await parts.merger.finish()
     except LedgerError as error:
         parts.shared.stop.fail(error)
+    if parts.shared.stop.reason is None:
+        parts.shared.stop.fail(_cut_off())
+
+
+def _cut_off() -> BackendError:
+    return BackendError(
+        "a task of the run was cancelled by the code that it was calling; let that code raise an "
+        "error instead"
+    )
 
 
 async def _within_budget(parts: Parts) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from agentdescent.core.diff import Diff, Dropped, State
 from agentdescent.core.protocols import Strategy
 from agentdescent.errors import ContractError, PluginError, describe
+from agentdescent.threads import awaited
 
 
 def ask(role: str, method: Callable[..., Any], *args: object) -> Any:
@@ -29,7 +30,7 @@ async def consult(role: str, method: Callable[..., Any], *args: object) -> Any:
     if not isawaitable(value):
         return value
     try:
-        return await value
+        return await awaited(value)
     except ContractError:
         raise
     except Exception as error:

@@ -15,6 +15,7 @@ from agentdescent.engine.journal import Journal, Window
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import describe
 from agentdescent.result import RoundInfo
+from agentdescent.threads import awaited
 
 OnRound = Callable[[RoundInfo], Any]
 
@@ -111,7 +112,7 @@ class Recorder:
         try:
             answer = self._on_round(info)
             if isawaitable(answer):
-                await answer
+                await awaited(answer)
         except Exception as error:  # noqa: BLE001 - a progress callback never ends a run
             self._shared.alerts.warn(
                 f"on_round raised {describe(error)} in round {info.round}; the run goes on"

@@ -118,7 +118,9 @@ class Rounds:
         Raises:
             anyio.EndOfStream: After the last round, or when a budget or the backend is spent.
         """
-        if self._shared.stop.reason is not None or self._round == self._rounds:
+        if self._round == self._rounds:
+            self._shared.stop.wind_down(StopReason.ROUNDS)
+        if self._shared.stop.reason is not None:
             raise anyio.EndOfStream
         reports = await self._stragglers_back(inbox)
         await self._open()
