@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial, wraps
 from inspect import isawaitable, iscoroutinefunction, ismethod
 from queue import SimpleQueue
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -74,6 +74,20 @@ class DaemonThreads:
                 cancellation that nobody had asked for.
         """
         await checkpoint_if_cancelled()
+        return await self._wait(self._begin(function, args), leash)
+
+    async def finish(self, function: Callable[..., T], *args: object) -> T:
+        """Call `function` in a thread as `run` does, and wait for its end in any case.
+
+        Cancelled before, it does not call. A cancellation meanwhile, of a scope or of the bare
+        task, goes on at the next `await` after it.
+        """
+        await checkpoint_if_cancelled()
+        done = self._begin(function, args)
+        await _to_the_end(done)
+        return done.result()
+
+    def _begin(self, function: Callable[..., T], args: tuple[object, ...]) -> "asyncio.Future[T]":
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -90,7 +104,7 @@ class DaemonThreads:
         jobs.put(job)
         if self._closed:
             jobs.put(None)
-        return await self._wait(done, leash)
+        return done
 
     async def _wait(self, done: "asyncio.Future[T]", leash: Leash | None) -> T:
         if leash is not None:
@@ -146,6 +160,21 @@ class DaemonThreads:
             done.set_result(outcome[0])
         else:
             done.set_exception(outcome[1])
+
+
+async def _to_the_end(done: "asyncio.Future[Any]") -> None:
+    """Wait for `done`, and be cancelled afterwards by what would have cancelled the wait."""
+    task = cast("asyncio.Task[object]", asyncio.current_task())
+    postponed: list[asyncio.CancelledError] = []
+    with anyio.CancelScope(shield=True):
+        while not done.done():
+            try:
+                await asyncio.wait([done])
+            except asyncio.CancelledError as error:
+                task.uncancel()
+                postponed.append(error)
+    for error in postponed:
+        task.cancel(*error.args)
 
 
 _Outcome = tuple[T, None] | tuple[None, BaseException]

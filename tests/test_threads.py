@@ -325,6 +325,92 @@ class TestDaemonThreads:
         assert time.monotonic() - float(ended) < 2
 
 
+class TestFinish:
+    @pytest.mark.asyncio
+    async def test_arguments_go_in_and_the_result_comes_out(self, threads):
+        assert await threads.finish(divmod, 7, 2) == (3, 1)
+
+    @pytest.mark.asyncio
+    async def test_an_exception_surfaces_as_it_is(self, threads):
+        error = KeyError("no such key")
+
+        with pytest.raises(KeyError) as caught:
+            await threads.finish(_raise, error)
+
+        assert caught.value is error
+
+    @pytest.mark.asyncio
+    async def test_a_call_that_is_cancelled_beforehand_is_never_made(self, threads):
+        calls = []
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await threads.finish(calls.append, 1)
+
+        assert scope.cancelled_caught
+        assert calls == []
+
+    @pytest.mark.asyncio
+    @pytest.mark.parametrize("times", [1, 3])
+    async def test_a_bare_task_gets_its_result_before_it_is_cancelled(self, threads, times):
+        gate, results = Gate(), []
+
+        async def call():
+            results.append(await threads.finish(gate))
+            await anyio.sleep_forever()
+
+        task = asyncio.ensure_future(call())
+        await gate.entered.wait()
+        for _ in range(times):
+            task.cancel("enough")
+            await asyncio.sleep(0)
+        assert not task.done()
+        gate.opened.set()
+
+        with pytest.raises(asyncio.CancelledError, match="enough"):
+            await task
+        assert results == ["through"]
+        assert threads.abandoned == 0
+
+    @pytest.mark.asyncio
+    async def test_a_scope_waits_for_the_thread_as_well(self, threads):
+        gate, results = Gate(), []
+
+        async def cancel():
+            await gate.entered.wait()
+            scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            gate.opened.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            with anyio.CancelScope() as scope:
+                results.append(await threads.finish(gate))
+                await anyio.sleep_forever()
+
+        assert results == ["through"]
+
+    @pytest.mark.asyncio
+    async def test_a_timeout_is_told_from_a_cancellation_as_ever(self, threads):
+        gate, results = Gate(), []
+
+        async def expire(limit):
+            await gate.entered.wait()
+            limit.reschedule(0)
+            while not limit.expired():
+                await asyncio.sleep(0)
+            gate.opened.set()
+
+        async with anyio.create_task_group() as group:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(None) as limit:
+                    group.start_soon(expire, limit)
+                    results.append(await threads.finish(gate))
+                    await anyio.sleep_forever()
+
+        assert results == ["through"]
+        assert asyncio.current_task().cancelling() == 0
+
+
 class TestFollow:
     @pytest.mark.asyncio
     async def test_blocking_calls_inside_go_to_the_threads_and_on_the_leash(self, threads):

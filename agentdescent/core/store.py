@@ -62,7 +62,8 @@ class LedgerStore(Protocol):
     async def commit(self, entry: Stored, base: int, note: CommitNote) -> tuple[str, int]:
         """Replace the artifact's state on `dev`, under `locked()`; return (commit id, version).
 
-        `entry.version` is ignored; the new version is `base` + 1.
+        `entry.version` is ignored; the new version is `base` + 1. Cancelled, it either has not
+        happened, or it goes on to its end and returns.
 
         Raises:
             CASConflict: If the artifact's version on `dev` is not `base`.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
-import anyio.to_thread
 
 from agentdescent.core.store import CommitNote, Stored
 from agentdescent.errors import LedgerBusy, LedgerClosed
@@ -18,7 +17,7 @@ from agentdescent.ledger.failures import Contended, translated
 from agentdescent.ledger.index import DEV
 from agentdescent.ledger.lock import Patience, WriteLock
 from agentdescent.ledger.system import age_s
-from agentdescent.threads import Lock
+from agentdescent.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from agentdescent.ledger.store import Store
@@ -54,7 +53,7 @@ class GitLedger:
         self._lock_timeout = lock_timeout
         self._lock = WriteLock(self.path, timeout=lock_timeout)
         self._worker = anyio.CapacityLimiter(1)
-        self._alone = Lock()
+        self._threads = DaemonThreads()
         self._store: Store | None = None
         self._closed = False
 
@@ -123,8 +122,11 @@ class GitLedger:
     async def close(self) -> None:
         """Release everything, at once and whatever is cancelled; may be called again."""
         self._closed = True
-        with anyio.CancelScope(shield=True):
-            await self._work("close", self._release)
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._work("close", self._release)
+        finally:
+            self._threads.close()
 
     def _ready(self) -> "Store":
         if self._store is None:
@@ -163,17 +165,14 @@ class GitLedger:
                     await self._work(operation, partial(_remove_stale, contended.lock))
 
     async def _work(self, operation: str, step: Callable[[], T], *, writing: bool = False) -> T:
-        """Run `step` on the ledger's thread.
+        """Run `step` in a thread, one at a time; one that has begun is waited for in any case."""
 
-        Cancelling a scope waits for a step that has begun. Cancelling a bare task does not, so the
-        mutex keeps the next step from overlapping with it.
-        """
-
-        def alone() -> T:
-            with self._alone, translated(operation, self.path, writing=writing):
+        def translating() -> T:
+            with translated(operation, self.path, writing=writing):
                 return step()
 
-        return await anyio.to_thread.run_sync(alone, limiter=self._worker, abandon_on_cancel=False)
+        async with self._worker:
+            return await self._threads.finish(translating)
 
 
 def _remove_stale(lock: Path) -> None:
