@@ -5,10 +5,12 @@ import logging
 import pytest
 
 from agentdescent import (
+    Aggregator,
     AggregatorConfig,
     AppendRules,
     Diff,
     EvolutionResult,
+    MergeReport,
     SingleSlot,
     async_evolve,
     evolve,
@@ -175,17 +177,14 @@ class TestHistory:
         assert (info.considered, info.conflicts_dropped, info.fused) == (3, 2, 0)
 
     def test_a_fusion_that_did_not_commit_does_not_count(self):
-        result = evolve(
-            tasks,
-            reward,
-            run=lambda rendered, task: rendered,
-            propose=unhelpful,
-            self_verify=False,
-            n_workers=3,
-            rounds=1,
-        )
+        class Undecided(Aggregator):
+            async def step(self):
+                return [MergeReport("artifact", fused=True, considered=3, category="too-soon")]
+
+        result = evolve(tasks, reward, agent=agent, aggregator_factory=Undecided, rounds=1)
 
         assert (result.history[0].considered, result.history[0].fused) == (3, 0)
+        assert result.history[0].reasons["too-soon"] == 1
 
     def test_five_rounds_are_exactly_five_entries(self):
         result = evolve(tasks, reward, agent=agent, rounds=5)
