@@ -181,6 +181,9 @@ class TestHistory:
             async def step(self):
                 return [MergeReport("artifact", fused=True, considered=3, category="too-soon")]
 
+            async def flush(self):
+                return []
+
         result = evolve(tasks, reward, agent=agent, aggregator_factory=Undecided, rounds=1)
 
         assert (result.history[0].considered, result.history[0].fused) == (3, 0)
