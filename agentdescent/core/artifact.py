@@ -87,14 +87,14 @@ class EvolvingArtifact:
         object.__setattr__(self, "state", MappingProxyType(dict(self.state)))
 
     def render(self) -> str:
-        """The state as the text that `run` is given.
+        """The state as the text that `run` is given; the strategy gets a dict of its own.
 
         Raises:
             ValueError: If the artifact has no strategy.
         """
         if self.strategy is None:
             raise ValueError(f"artifact {self.id!r} has no strategy to render it with")
-        return self.strategy.render(self.state)
+        return self.strategy.render(dict(self.state))
 
     def apply(self, diff: Diff) -> "EvolvingArtifact":
         """A new artifact, one version on, with the keys of `diff` set or deleted."""

@@ -6,6 +6,7 @@ from typing import Any
 from agentdescent.core.contracts import require_methods
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.outcomes import MergeReport
+from agentdescent.engine.plugins import ask
 from agentdescent.errors import AggregatorContractError
 from agentdescent.threads import invoke
 
@@ -36,19 +37,28 @@ class Merging:
 
     async def flush(self) -> Sequence[MergeReport]:
         """Merge everything that waits; an aggregator without `flush` is asked for one more step."""
-        flush = getattr(self._aggregator, "flush", self._aggregator.step)
-        return _checked(await invoke(flush))
+        return _checked(await invoke(self._optional("flush") or self._aggregator.step))
 
     async def finalize(self) -> None:
         """End of a clean run, for aggregators that care."""
-        finalize = getattr(self._aggregator, "finalize", None)
+        finalize = self._optional("finalize")
         if finalize is not None:
             await invoke(finalize)
 
     def pending(self) -> int:
         """Cards that wait for a merge, as far as the aggregator tells."""
-        pending: Callable[[], int] | None = getattr(self._aggregator, "pending", None)
-        return 0 if pending is None else pending()
+        pending = self._optional("pending")
+        n_cards = 0 if pending is None else ask("aggregator", pending)
+        if isinstance(n_cards, int):
+            return n_cards
+        raise AggregatorContractError(
+            f"pending must be a plain function that returns how many cards wait, but it returned "
+            f"{type(n_cards).__name__} {n_cards!r:.80}; leave it out if that is not known"
+        )
+
+    def _optional(self, name: str) -> Callable[..., Any] | None:
+        method = getattr(self._aggregator, name, None)
+        return method if callable(method) else None
 
 
 METHODS = ("ingest", "step")
@@ -59,7 +69,7 @@ def _checked(reports: Any) -> Sequence[MergeReport]:
         listed = list(reports)
     except TypeError:
         listed = None
-    if listed is None or not all(hasattr(report, "committed_version") for report in listed):
+    if listed is None or not all(isinstance(report, MergeReport) for report in listed):
         raise AggregatorContractError(
             f"step must return a list of MergeReport, got {type(reports).__name__} "
             f"{reports!r:.80}; return [] when there was nothing to merge"

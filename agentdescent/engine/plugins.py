@@ -43,15 +43,22 @@ def first_state(strategy: Strategy) -> State:
 
 
 def render(strategy: Strategy, state: State) -> str:
-    """`state` as text for `run`; raises as `ask`, also for anything but text."""
-    return _checked("strategy.render", ask("strategy", strategy.render, state), str, "text")
+    """`state` as text for `run`; raises as `ask`, also for anything but text.
+
+    As everywhere, the strategy is given a dict of its own to work with.
+    """
+    text = ask("strategy", strategy.render, dict(state))
+    return _checked("strategy.render", text, str, "text")
 
 
-async def to_diff(strategy: Strategy, *args: object) -> Diff | Dropped | None:
+async def to_diff(strategy: Strategy, state: State, *args: object) -> Diff | Dropped | None:
     """What a proposal comes to; raises as `ask`, also for anything but a diff or a refusal."""
-    made = await consult("strategy", strategy.to_diff, *args)
+    made = await consult("strategy", strategy.to_diff, dict(state), *args)
     kinds = (Diff, Dropped, type(None))
-    return _checked("strategy.to_diff", made, kinds, "a Diff, a Dropped or None")
+    _checked("strategy.to_diff", made, kinds, "a Diff, a Dropped or None")
+    for key in made.ops if isinstance(made, Diff) else ():
+        _checked("strategy.to_diff", key, str, "a Diff whose keys are text")
+    return made
 
 
 def _checked(method: str, value: Any, kind: Any, kind_name: str) -> Any:
