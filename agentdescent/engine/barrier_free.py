@@ -1,6 +1,7 @@
 """The schedule without barriers: workers never wait for a merge."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
@@ -9,6 +10,7 @@ from agentdescent.core.events import WorkerBackedOff
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import WorkUnit
 from agentdescent.core.spend import Exhausted, Unit
+from agentdescent.core.task import Task
 from agentdescent.engine.messages import Report, Ticket
 from agentdescent.engine.schedule import Picker, arrivals
 from agentdescent.engine.shared import Shared
@@ -18,8 +20,10 @@ from agentdescent.errors import describe
 class BarrierFree:
     """A worker starts on the newest head as soon as it is free.
 
-    It waits in two cases only: while more than `async_ratio` of its diffs have not been looked at
-    by a merge, and while it backs off after failures. A merge takes whatever is there.
+    It waits in three cases only: while more than `async_ratio` of its diffs have not been looked at
+    by a merge, while each of its tasks has a diff that no merge has judged, and while it backs off
+    after failures. A task that has one is not rolled out again: that would tell what is known. A
+    merge takes whatever is there.
     """
 
     def __init__(
@@ -36,6 +40,8 @@ class BarrierFree:
         self._async_ratio = async_ratio
         self._serial = [0] * len(shards)
         self._unlooked = [0] * len(shards)
+        self._unjudged: list[set[str]] = [set() for _ in shards]
+        self._at_the_merge: Sequence[Report] = ()
         self._looked = anyio.Event()
         self._is_spent = False
         self.crew: list[int] = [unit.worker for unit in self._units if unit.keys]
@@ -44,15 +50,14 @@ class BarrierFree:
         """Wait until `worker` may start; None when the budget is spent or it gives up."""
         if not await self._recovered(worker):
             return None
-        while self._unlooked[worker] > self._async_ratio:
+        while not self._may_go_on(worker):
             await self._looked.wait()
         if self._ends() or not self._pay():
             return None
         serial = self._serial[worker]
         self._serial[worker] += 1
-        unit = self._units[worker]
-        task = await self._picker.pick(unit, serial)
-        return Ticket(worker, serial, self._shared.head.snapshot, unit, task)
+        task = await self._pick(worker, serial)
+        return Ticket(worker, serial, self._shared.head.snapshot, self._units[worker], task)
 
     def note(self, report: Report) -> None:
         """Learn that a rollout has ended."""
@@ -60,6 +65,7 @@ class BarrierFree:
             self._picker.note(report.ticket.task, report.reward)
         if report.candidate is not None:
             self._unlooked[report.ticket.worker] += 1
+            self._unjudged[report.ticket.worker].add(report.ticket.task.id)
         if report.exhausted:
             self._is_spent = True
 
@@ -69,12 +75,32 @@ class BarrierFree:
 
     async def gather(self, inbox: MemoryObjectReceiveStream[Report]) -> Sequence[Report]:
         """Wait for one diff and take what else is there."""
-        batch = await arrivals(inbox)
+        for report in self._at_the_merge:
+            self._unjudged[report.ticket.worker].discard(report.ticket.task.id)
+        self._let_go_on()
+        batch = self._at_the_merge = await arrivals(inbox)
         for report in batch:
             self._unlooked[report.ticket.worker] -= 1
+        self._let_go_on()
+        return sorted(batch, key=lambda report: report.ticket.order)
+
+    def _let_go_on(self) -> None:
+        """Let workers that wait for a merge look again."""
         self._looked.set()
         self._looked = anyio.Event()
-        return sorted(batch, key=lambda report: report.ticket.order)
+
+    def _may_go_on(self, worker: int) -> bool:
+        is_ahead = self._unlooked[worker] > self._async_ratio
+        return not is_ahead and len(self._unjudged[worker]) < len(self._units[worker].keys)
+
+    async def _pick(self, worker: int, serial: int) -> Task:
+        """The sampler's choice, or its choice among the rest if that has a diff unjudged."""
+        unit, unjudged = self._units[worker], self._unjudged[worker]
+        task = await self._picker.pick(unit, serial)
+        if task.id not in unjudged:
+            return task
+        rest = [key for key in unit.keys if key not in unjudged]
+        return await self._picker.pick(replace(unit, keys=rest), serial)
 
     def _ends(self) -> bool:
         """True when nobody starts any more: what only rollouts are short of, failures give back."""

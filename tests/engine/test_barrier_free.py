@@ -6,7 +6,8 @@ import warnings
 import anyio
 import pytest
 
-from agentdescent import SingleSlot, Task, async_evolve, get_policy
+from agentdescent import RoundRobin, SingleSlot, Task, async_evolve, get_policy
+from agentdescent.core.events import Committed, RolloutFinished
 from agentdescent.ledger import MemoryLedger
 from support.router import RouterStrategy, RouterWorld
 from support.toy import HiddenRules
@@ -113,6 +114,44 @@ async def test_a_run_that_mostly_discards_its_evidence_says_what_to_turn():
 
     assert (result.stale_rate(), result.version) == (1.0, 1)
     assert result.outcomes() == {"all-stale": len(result.history)}
+
+
+class AlwaysTheFirst:
+    def pick(self, keys, round_index):
+        return keys[0]
+
+    def record(self, task_id, score):
+        pass
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+@pytest.mark.parametrize(
+    ("n_workers", "sampler"), [(1, RoundRobin()), (1, AlwaysTheFirst()), (2, None)]
+)
+async def test_a_task_is_not_rolled_out_again_while_its_diff_is_not_judged(n_workers, sampler):
+    world = HiddenRules(rules=2, per_rule=4, run_s=1.0)
+    events = []
+
+    await async_evolve(
+        world.tasks,
+        world.reward,
+        run=world.run,
+        propose=world.propose,
+        held_out_frac=0.75,
+        n_workers=n_workers,
+        task_sampler=sampler,
+        eval_concurrency=1,  # a merge takes six seconds
+        target_reward=1.0,
+        max_seconds=math.inf,
+        on_event=events.append,
+        ledger=MemoryLedger(),
+    )
+
+    kinds = [type(event) for event in events]
+    before = events[: kinds.index(Committed)]
+    rolled_out = [event.task_id for event in before if isinstance(event, RolloutFinished)]
+    assert sorted(rolled_out) == ["t0-0", "t0-1"]
 
 
 @pytest.mark.parametrize(
