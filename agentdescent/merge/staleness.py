@@ -3,6 +3,8 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
+from typing import Any
 
 from agentdescent.config import AggregatorConfig
 from agentdescent.core.artifact import EvolvingArtifact
@@ -11,6 +13,7 @@ from agentdescent.core.evidence import TIE, EvidenceCard
 from agentdescent.core.merging import ArtifactLedger, VerifierProtocol
 from agentdescent.core.protocols import StaleAction, StalenessPolicy
 from agentdescent.core.task import Task
+from agentdescent.errors import PluginError
 from agentdescent.merge.together import together
 from agentdescent.policy.governance import tolerance
 
@@ -35,7 +38,7 @@ class StalenessFilter:
         self, artifact: EvolvingArtifact, head: Mapping[str, int], cards: Sequence[EvidenceCard]
     ) -> tuple[list[EvidenceCard], int]:
         """The cards that may go on, based on `head` from now on, and how many may not."""
-        actions = [self._decide(artifact, head, card) for card in cards]
+        actions = [await self._decide(artifact, head, card) for card in cards]
         judged = list(zip(cards, actions, strict=True))
         unproved = [card for card, action in judged if action == StaleAction.REBASE]
         still_helping = iter(await together(partial(self._still_helps, artifact), unproved))
@@ -47,7 +50,7 @@ class StalenessFilter:
         ]
         return survivors, len(cards) - len(survivors)
 
-    def _decide(
+    async def _decide(
         self, artifact: EvolvingArtifact, head: Mapping[str, int], card: EvidenceCard
     ) -> StaleAction:
         breaking = card.diff.contract_breaking
@@ -61,7 +64,8 @@ class StalenessFilter:
             eta = self._ledger.lag(card)
         else:
             eta = vv_staleness(head, card.base_version)
-        return self._policy.decide(eta, alpha, breaking)
+        decision: Any = self._policy.decide(eta, alpha, breaking)
+        return _action(await decision if isawaitable(decision) else decision)
 
     async def _still_helps(self, artifact: EvolvingArtifact, card: EvidenceCard) -> bool:
         """True if the head is no worse with the edit, over the card's own tasks."""
@@ -85,3 +89,13 @@ class StalenessFilter:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _action(decision: object) -> StaleAction:
+    try:
+        return StaleAction(decision)
+    except ValueError:
+        raise PluginError(
+            f"staleness_policy.decide returned {decision!r}; it must return one of "
+            f"{[action.value for action in StaleAction]}"
+        ) from None

@@ -24,7 +24,7 @@ def shard_round_robin(items: Iterable[T], n: int) -> list[list[T]]:
     return [listed[first::n] for first in range(n)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DataParallel:
     """Deal the tasks into one shard a worker; the shards move on by one worker each round."""
 

@@ -10,7 +10,7 @@ _FLOOR = 0.001
 """Signal of a task that is always or never solved, so that no task is worth nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RoundRobin:
     """Cycle through the share: the task at `round_index` modulo its length."""
 

@@ -96,7 +96,7 @@ class FewShot:
         return diff_of(ops, key, author, base_version, target)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkedExample:
     """A `propose` function that answers a failed task with its own gold answer.
 
@@ -157,7 +157,7 @@ def _are_turns(turns: object) -> TypeGuard[list[dict[str, str]]]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Example:
     input: str
     output: str

@@ -51,7 +51,7 @@ def unparsable(reason: str) -> Dropped:
     return Dropped(ProposalOutcome.UNPARSABLE, reason)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SingleSlot:
     """One value, such as a system prompt; each accepted proposal replaces it.
 
@@ -100,7 +100,7 @@ class SingleSlot:
         return diff_of({self.key: text}, self.key, author, base_version, target)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AppendRules:
     """A list of rules that only grows; each has a key made of its text.
 
@@ -142,7 +142,7 @@ class AppendRules:
         return diff_of({key: text}, key, author, base_version, target)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeyedRules:
     """One rule a category; proposals for one category contradict each other.
 

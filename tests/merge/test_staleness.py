@@ -3,6 +3,7 @@ import pytest
 from agentdescent.aggregator import AggregatorConfig
 from agentdescent.core.protocols import StaleAction
 from agentdescent.core.task import Task
+from agentdescent.errors import PluginError
 from agentdescent.merge.staleness import StalenessFilter
 from agentdescent.policy.staleness import get_policy
 from support.merging import make_bench
@@ -144,3 +145,25 @@ async def test_evidence_without_tasks_is_kept_with_one_warning():
     more, _ = await stage.sift(at.head, {"skill": 2}, [at.card(k1="good")])
 
     assert (len(survivors), len(more)) == (1, 1)
+
+
+@pytest.mark.asyncio
+async def test_a_policy_may_wait_and_may_answer_in_plain_words():
+    class Waits:
+        name = "waits"
+
+        async def decide(self, eta, alpha, contract_breaking, /):
+            return "discard"
+
+    at = make_bench()
+
+    assert await sift(at, Waits(), at.card(k0="good")) == ([], 1)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("answer", ["keep", None, True])
+async def test_a_policy_that_answers_with_something_else_is_a_fault(answer):
+    at = make_bench()
+
+    with pytest.raises(PluginError, match=r"decide returned .*\['accept', 'rebase', 'discard'\]"):
+        await sift(at, Recorder(answer), at.card(k0="good"))

@@ -267,3 +267,12 @@ def test_a_diff_names_its_author_key_base_and_target(strategy):
 
     assert edit.diff_id.startswith(f"w7:{key}:12:")
     assert (edit.author, edit.target, edit.contract_breaking) == ("w7", "artifact", False)
+
+
+def test_ready_made_plug_ins_can_be_subclassed_with_state():
+    class Counting(AppendRules):
+        def __init__(self):
+            super().__init__()
+            self.asked = 0
+
+    assert Counting().asked == 0
