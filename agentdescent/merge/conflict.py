@@ -37,12 +37,14 @@ def settle(cards: Sequence[EvidenceCard], scores: Mapping[str, float]) -> list[E
         cards: In their order.
         scores: The score of each edit that contradicts another, by signature.
     """
+    contested = [card for card in cards if signature(card.diff) in scores]
     kept: list[EvidenceCard] = []
-    for card in cards:
+    for card in contested:
         rivals = [other for other in kept if other.diff.contradicts(card.diff)]
         if all(_beats(card, rival, scores) for rival in rivals):
             kept = [*(other for other in kept if other not in rivals), card]
-    return kept
+    dropped = {id(card) for card in contested} - {id(card) for card in kept}
+    return [card for card in cards if id(card) not in dropped]
 
 
 def _beats(card: EvidenceCard, rival: EvidenceCard, scores: Mapping[str, float]) -> bool:

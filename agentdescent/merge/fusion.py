@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from agentdescent.core.artifact import EvolvingArtifact
-from agentdescent.core.diff import Diff, fuse_diffs, touched_keys
+from agentdescent.core.diff import Diff, fuse_diffs
 from agentdescent.core.evidence import TIE
 from agentdescent.core.merging import Verdict
 from agentdescent.core.task import Task
@@ -56,11 +57,13 @@ def fitting(diffs: Sequence[Diff], max_ops: int | None) -> list[Diff]:
     None that contradicts an earlier one is among them.
     """
     members: list[Diff] = []
+    taken: dict[str, Any] = {}
     for diff in diffs:
-        n_ops = len(touched_keys([*members, diff]))
+        n_ops = len(taken) + len(diff.ops.keys() - taken.keys())
         fits = not members or max_ops is None or n_ops <= max_ops
-        if fits and not any(diff.contradicts(member) for member in members):
+        if fits and all(taken.get(key, value) == value for key, value in diff.ops.items()):
             members.append(diff)
+            taken |= diff.ops
     return members
 
 
