@@ -1,6 +1,5 @@
 """The one bridge from synchronous callers to the asynchronous core."""
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -9,6 +8,7 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 
 from agentdescent.errors import RunningLoopError
+from agentdescent.threads import loop_is_running
 
 T = TypeVar("T")
 
@@ -32,20 +32,12 @@ def run_blocking(
     Raises:
         RunningLoopError: If an event loop is running in this thread, outside a notebook.
     """
-    if not _loop_is_running():
+    if not loop_is_running():
         return anyio.run(function)
     if not _is_notebook():
         raise RunningLoopError(f"{caller} was called from a running event loop; use `{instead}`")
     with start_blocking_portal(name="agentdescent") as portal:
         return portal.call(function)
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _is_notebook() -> bool:

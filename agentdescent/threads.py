@@ -252,6 +252,15 @@ def _is_called_off() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def loop_is_running() -> bool:
+    """True where an event loop runs in this very thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 async def in_thread(function: Callable[..., T], *args: object) -> T:
     """Call `function` in a thread: one of the run around us, outside a run one of its own.
 
@@ -279,14 +288,14 @@ def either(
 ) -> Callable[Concatenate[S, P], Any]:
     """Let an `async def` method serve synchronous callers too.
 
-    On the event loop it returns an awaitable, in a hook thread (`invoke`) it blocks and returns
-    the plain value.
+    On an event loop it returns an awaitable, in a hook thread (`invoke`) it blocks and returns the
+    plain value.
     """
 
     @wraps(method)
     def call(self: S, *args: P.args, **kwargs: P.kwargs) -> Any:
         portal = _hook.portal
-        if portal is None:
+        if portal is None or loop_is_running():
             return method(self, *args, **kwargs)
         value, error = portal.call(_carried, partial(method, self, *args, **kwargs))
         if error is None:

@@ -573,6 +573,17 @@ class TestInvoke:
         assert await invoke(Nested().step, 1) == 30.5
 
     @pytest.mark.asyncio
+    async def test_a_loop_inside_a_plain_hook_is_a_loop_like_any_other(self):
+        class Hook(Reference):
+            def step(self, number):
+                async def elsewhere():
+                    return await Reference().step(number)
+
+                return anyio.run(elsewhere)
+
+        assert await invoke(Hook().step, 3) == await invoke(Reference().step, 3)
+
+    @pytest.mark.asyncio
     async def test_an_awaitable_from_a_plain_hook_is_awaited(self):
         async def value():
             return 7

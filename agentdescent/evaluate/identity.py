@@ -98,9 +98,13 @@ def task_key(task: Task) -> TaskKey:
 def canonical_json(value: object) -> tuple[str, bool]:
     """Write `value` so that equal values give equal text; (text, it holds no object address).
 
-    Mappings and sets are sorted. What JSON cannot write becomes its type and `repr`.
+    Mappings and sets are sorted. What JSON cannot write becomes its type and `repr`; a value that
+    cannot be written down at all, such as one that contains itself, is named by its address.
     """
-    text = json.dumps(_plain(value), separators=(",", ":"))
+    try:
+        text = json.dumps(_plain(value), separators=(",", ":"))
+    except Exception:  # noqa: BLE001 - a `repr` is anybody's code
+        text = object.__repr__(value)
     return text, _ADDRESS.search(text) is None
 
 

@@ -78,6 +78,20 @@ def test_partial_is_named_by_function_and_arguments():
     assert identity_of(functools.partial(Named(), 1)).explicit
 
 
+class Unspeakable:
+    def __repr__(self):
+        raise OSError("not now")
+
+
+def test_what_cannot_be_written_down_is_itself_and_no_other():
+    circle, digits = {}, 10**10_000
+    circle["self"] = circle
+    for value in (circle, [Unspeakable()], [digits]):
+        text, is_lasting = canonical_json(value)
+        assert text == object.__repr__(value)
+        assert not is_lasting
+
+
 def test_canonical_json_ignores_the_order_of_keys_and_members():
     one = {"b": {3, 1, 2}, "a": [1, (2.5, None)], 1: True}
     two = {1: True, "a": (1, [2.5, None]), "b": frozenset({2, 3, 1})}
