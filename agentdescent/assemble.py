@@ -132,11 +132,14 @@ class _Assembly:
         self._shared = Shared(
             head=Head(Snapshot(stored.version, state, rendered)),
             spend=Spend(_limits(request)),
-            health=Health(config.max_worker_errors, config.n_workers, alerts),
+            health=Health(
+                config.max_worker_errors, config.n_workers, alerts, backs_off=config.asynchronous
+            ),
             stop=Stop(),
             early=EarlyStop(config.target_reward, config.patience),
             alerts=alerts,
             emit=self._events.emit if listeners else None,
+            sweeps=config.asynchronous,
         )
         self._artifact = EvolvingArtifact(
             id=config.artifact_id,
@@ -158,7 +161,7 @@ class _Assembly:
             ids = frozenset(task.id for task in request.train)
             solved = Solved(ids, config.solved_threshold, merging.pending)
         n_train = len(request.train)
-        journal = Journal(shared, solved, n_train=n_train, sweeps=config.asynchronous)
+        journal = Journal(shared, solved, n_train)
         recorder = Recorder(shared, journal, request.on_round, config.artifact_id, self._history)
         held_out = HeldOut(shared, pool, request.held_out)
         schedule = self._schedule()
@@ -168,13 +171,12 @@ class _Assembly:
             schedule=schedule,
             rollouts=self._rollouts(run, reward),
             journal=journal,
-            merger=Merger(shared, merging, held_out, journal, recorder, sweeps=config.asynchronous),
+            merger=Merger(shared, merging, held_out, journal, recorder),
             accounts=Accounts(
                 shared,
                 held_out,
                 journal,
                 recorder,
-                sweeps=config.asynchronous,
                 usage=request.usage,
                 abandoned=abandoned,
                 threads=self._threads,

@@ -255,8 +255,14 @@ def _usage(usage: Any) -> Usage:
 
 def _ledger(options: Mapping[str, Any]) -> LedgerStore | None:
     ledger = options["ledger"]
-    if ledger is not None and options["repo_path"] is not None:
+    path = options["repo_path"]
+    if ledger is not None and path is not None:
         raise ValueError("ledger= and repo_path= both say where the ledger is; give one of them")
+    if path is not None and not os.fspath(path):
+        raise ValueError(
+            "repo_path='' names no directory; use '.' for the current one, or None for a scratch "
+            "ledger"
+        )
     if ledger is not None:
         require_methods("ledger", ledger, ("open", "read", "register", "commit", "close"))
     return ledger

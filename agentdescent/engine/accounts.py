@@ -37,7 +37,6 @@ class Accounts:
         journal: Journal,
         recorder: Recorder,
         *,
-        sweeps: bool,
         usage: Usage,
         abandoned: Callable[[], int],
         threads: DaemonThreads,
@@ -50,7 +49,6 @@ class Accounts:
         self._held_out = held_out
         self._journal = journal
         self._recorder = recorder
-        self._sweeps = sweeps
         self._usage = usage
         self._abandoned = abandoned
         self._threads = threads
@@ -67,7 +65,11 @@ class Accounts:
         log = await self._log(store)
         result = self._draw_up(self._shared.stop.reason or StopReason.ERROR)
         result.ledger_log = log
-        if self._sweeps and result.stale_considered >= MANY_CARDS and result.stale_rate() > 0.5:
+        if (
+            self._shared.sweeps
+            and result.stale_considered >= MANY_CARDS
+            and result.stale_rate() > 0.5
+        ):
             self._shared.alerts.warn(
                 f"{result.stale_discarded} of {result.stale_considered} evidence cards were "
                 "discarded as stale; lower async_ratio, raise alpha_tail or use "

@@ -121,7 +121,7 @@ class BarrierFree:
         if seconds == 0.0:
             return True
         if self._shared.emit is not None:
-            error = describe(health.first_error) if health.first_error else ""
+            error = "" if health.first_error is None else describe(health.first_error)
             self._shared.emit(WorkerBackedOff(anyio.current_time(), worker, seconds, error))
         if seconds is not None:
             return not await self._shared.stop.within(seconds)

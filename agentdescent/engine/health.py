@@ -21,8 +21,9 @@ class Health:
         retired: Workers that gave up (barrier-free only).
     """
 
-    def __init__(self, max_errors: int, n_workers: int, alerts: Alerts) -> None:
+    def __init__(self, max_errors: int, n_workers: int, alerts: Alerts, *, backs_off: bool) -> None:
         self._alerts = alerts
+        self._backs_off = backs_off
         self._max_errors = max_errors
         self._failed_proposals_allowed = max_errors * n_workers
         self._in_a_row: dict[int, int] = {}
@@ -70,8 +71,9 @@ class Health:
         failures = self._in_a_row[worker] = self._in_a_row.get(worker, 0) + 1
         if self.ever_succeeded and failures == self._max_errors:
             cause = describe(self.first_error) if self.first_error else "unknown"
+            then = "is backing off" if self._backs_off else "is tried again"
             self._alerts.warn(
-                f"worker w{worker} failed {failures} times in a row and is backing off rather than "
+                f"worker w{worker} failed {failures} times in a row and {then} rather than "
                 f"retiring, since the backend has worked before; first failure: {cause}"
             )
 

@@ -73,13 +73,10 @@ class Journal:
         in_flight: Candidates that were reported and that no merge has looked at yet.
     """
 
-    def __init__(
-        self, shared: Shared, solved: Solved | None, *, n_train: int, sweeps: bool
-    ) -> None:
+    def __init__(self, shared: Shared, solved: Solved | None, n_train: int) -> None:
         self._shared = shared
         self._solved = solved
         self._n_train = n_train
-        self._sweeps = sweeps
         self._window = Window()
         self._unproductive = 0
         self.rollouts: int = 0
@@ -104,7 +101,7 @@ class Journal:
             self._shared.stop.wind_down(self._shared.spend.exhausted)
         self._shared.health.note(report)
         self._tally(report)
-        if self._sweeps:
+        if self._shared.sweeps:
             self._notice_convergence(report)
         if self._shared.emit is not None:
             self._tell(report, self._shared.emit)

@@ -47,15 +47,12 @@ class Merger:
         held_out: HeldOut,
         journal: Journal,
         recorder: Recorder,
-        *,
-        sweeps: bool,
     ) -> None:
         self._shared = shared
         self._merging = merging
         self._held_out = held_out
         self._journal = journal
         self._recorder = recorder
-        self._sweeps = sweeps
         self._cards: deque[EvidenceCard] = deque()
         self._failures = 0
         self._busy = 0
@@ -96,7 +93,7 @@ class Merger:
         for report in batch:
             self._take(report)
         merged = await self._merge(self._merging.step)
-        if merged or not self._sweeps:
+        if merged or not self._shared.sweeps:
             reward = await self._held_out.measure()
             if reward is not None:
                 await self._recorder.end_round(reward)

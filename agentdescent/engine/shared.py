@@ -22,6 +22,7 @@ class Shared:
         early: Target and patience.
         alerts: Warnings.
         emit: Tells listeners; None when nobody listens.
+        sweeps: There are no rounds: the merger sweeps up what is there.
     """
 
     head: Head
@@ -31,3 +32,4 @@ class Shared:
     early: EarlyStop
     alerts: Alerts
     emit: Emit | None
+    sweeps: bool

@@ -339,3 +339,10 @@ def test_a_script_is_refused_in_the_same_words(world, asynchronous):
 def test_an_unknown_argument_is_a_type_error(world):
     with pytest.raises(TypeError, match="max_round"):
         evolve(world.tasks, world.reward, run=world.run, propose=world.propose, max_round=3)
+
+
+def test_an_empty_repo_path_is_refused():
+    world = HiddenRules()
+
+    with pytest.raises(ValueError, match="repo_path='' names no directory; use '.'"):
+        evolve(world.tasks, world.reward, run=world.run, propose=world.propose, repo_path="")

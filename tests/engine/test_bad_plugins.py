@@ -324,7 +324,9 @@ async def test_what_was_committed_before_a_plugin_broke_is_handed_over(evolve_wo
                 raise LookupError("no such rule")
             return super().to_diff(state, proposal, author, base_version, target)
 
-    error = await broken(PluginError, evolve_world(strategy=Tires(), n_workers=1, rounds=9, async_ratio=0))
+    error = await broken(
+        PluginError, evolve_world(strategy=Tires(), n_workers=1, rounds=9, async_ratio=0)
+    )
 
     saved = error.partial_result
     assert set(saved.state.values()) <= {"rule0", "rule1"}
