@@ -1,4 +1,4 @@
-"""Without barriers: defaults that lose no evidence, and the warnings for what means something else."""
+"""Without barriers: defaults that lose no evidence, and warnings for what means something else."""
 
 import math
 import warnings
@@ -6,7 +6,15 @@ import warnings
 import anyio
 import pytest
 
-from agentdescent import RoundRobin, SingleSlot, Task, async_evolve, get_policy
+from agentdescent import (
+    DataParallel,
+    RoundRobin,
+    SingleSlot,
+    Task,
+    async_evolve,
+    evolve,
+    get_policy,
+)
 from agentdescent.core.events import Committed, RolloutFinished
 from agentdescent.ledger import MemoryLedger
 from support.router import RouterStrategy, RouterWorld
@@ -171,8 +179,6 @@ async def test_a_task_is_not_rolled_out_again_while_its_diff_is_not_judged(n_wor
     ],
 )
 def test_a_script_is_warned_about_exactly_what_means_something_else(arguments, expected):
-    from agentdescent import DataParallel, evolve
-
     world = HiddenRules()
     if "parallel" in arguments:
         arguments = {**arguments, "parallel": DataParallel()}

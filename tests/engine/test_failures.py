@@ -195,7 +195,7 @@ async def test_an_aggregator_that_fails_once_loses_nothing(evolve_under):
         run=world.run,
         propose=world.propose,
         rounds=1,
-        aggregator_factory=lambda *parts: Stumbles(*parts),
+        aggregator_factory=Stumbles,
     )
 
     assert result.error is None
@@ -222,7 +222,7 @@ async def test_a_merge_that_keeps_failing_warns_once_and_the_run_goes_on(evolve_
             rounds=50,
             async_ratio=0,
             max_seconds=300,
-            aggregator_factory=lambda *parts: Down(*parts),
+            aggregator_factory=Down,
         )
 
     assert [str(w.message).split(",")[0] for w in caught] == ["merging failed 3 times in a row"]
