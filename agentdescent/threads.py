@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial, wraps
 from inspect import isawaitable, iscoroutinefunction, ismethod
 from queue import SimpleQueue
+from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
@@ -217,19 +218,20 @@ def seated(threads: DaemonThreads) -> Generator[None]:
         _seat.reset(token)
 
 
-async def follow(awaitable: Awaitable[T], threads: DaemonThreads, leash: Leash | None) -> T:
-    """Await user code on the loop; what it passes to `in_thread` runs in `threads`, on `leash`.
-
-    Raises:
-        BackendError: As `awaited`.
-    """
+def follow(
+    awaitable: Awaitable[T], threads: DaemonThreads, leash: Leash | None
+) -> "CoroutineType[Any, Any, T]":
+    """As `awaited`; what the user code passes to `in_thread` runs in `threads`, on `leash`."""
     seat = (threads, leash, threading.get_ident())
-    token = None if _seat.get() == seat else _seat.set(seat)
+    return awaited(awaitable) if _seat.get() == seat else _seated(seat, awaitable)
+
+
+async def _seated(seat: _Seat, awaitable: Awaitable[T]) -> T:
+    token = _seat.set(seat)
     try:
         return await awaited(awaitable)
     finally:
-        if token is not None:
-            _seat.reset(token)
+        _seat.reset(token)
 
 
 async def awaited(awaitable: Awaitable[T]) -> T:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from inspect import isawaitable
+from types import CoroutineType
 from typing import Any
 
 from agentdescent.agents.metering import Counted
@@ -63,8 +64,8 @@ class Executor:
     def _on_the_loop(self, function: Callable[..., Any]) -> Door:
         threads = self._threads
 
-        async def call(*args: Any, leash: Leash | None = None) -> Any:
-            return await follow(function(*args), threads, leash)
+        def call(*args: Any, leash: Leash | None = None) -> "CoroutineType[Any, Any, Any]":
+            return follow(function(*args), threads, leash)
 
         return call
 

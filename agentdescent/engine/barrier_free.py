@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import anyio
+from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentdescent.core.events import WorkerBackedOff
@@ -48,6 +49,7 @@ class BarrierFree:
 
     async def admit(self, worker: int) -> Ticket | None:
         """Wait until `worker` may start; None when the budget is spent or it gives up."""
+        await checkpoint()
         if not await self._recovered(worker):
             return None
         while not self._may_go_on(worker):

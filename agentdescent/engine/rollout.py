@@ -1,7 +1,8 @@
 """One rollout: run, reward, propose, diff, and the diff tried on its own task."""
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 
@@ -64,11 +65,11 @@ class Rollouts:
         if scope.cancelled_caught:
             report.failure = classify(report.ticket.late())
 
-    async def _in_slot(self, report: Report) -> None:
-        if self.slots is None:
-            await self._roll_out(report)
-            return
-        async with self.slots:
+    def _in_slot(self, report: Report) -> Coroutine[Any, Any, None]:
+        return self._roll_out(report) if self.slots is None else self._once_free(self.slots, report)
+
+    async def _once_free(self, slots: anyio.CapacityLimiter, report: Report) -> None:
+        async with slots:
             await self._roll_out(report)
 
     async def _roll_out(self, report: Report) -> None:

@@ -99,6 +99,8 @@ class Rounds:
 
     async def admit(self, worker: int) -> Ticket:
         """Wait until a round has a rollout for `worker`."""
+        if self._queues.get(worker):
+            await checkpoint()
         while not self._queues.get(worker):
             await self._opened.wait()
         ticket = self._running[worker] = self._queues[worker].popleft()

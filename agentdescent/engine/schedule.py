@@ -21,7 +21,10 @@ class Schedule(Protocol):
         ...
 
     def admit(self, worker: int, /) -> Awaitable[Ticket | None]:
-        """Wait until `worker` may start a rollout; None once there is no more work for it."""
+        """Wait until `worker` may start a rollout; None once there is no more work for it.
+
+        Others run meanwhile, so that instantaneous rollouts do not starve the loop.
+        """
         ...
 
     def note(self, report: Report, /) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 
-from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectSendStream
 
 from agentdescent.engine.journal import Journal
@@ -25,4 +24,3 @@ async def work(
             schedule.note(report)
             if schedule.wants(report):
                 outbox.send_nowait(report)
-            await checkpoint()  # instantaneous rollouts must not starve the loop
