@@ -14,19 +14,25 @@ class Head:
 
     It also remembers, per key, which versions touched it, so that the lag of a diff counts only
     commits that matter to it.
+
+    Attributes:
+        commits: The versions that this run has committed.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._touched: dict[str, deque[int]] = {}
+        self.commits: list[int] = []
 
     @property
     def snapshot(self) -> Snapshot:
         """The newest version."""
         return self._snapshot
 
-    def publish(self, snapshot: Snapshot) -> None:
-        """Make `snapshot` the newest version."""
+    def publish(self, snapshot: Snapshot, *, own: bool = False) -> None:
+        """Make `snapshot` the newest version; `own` says that this run has committed it."""
+        if own:
+            self.commits.append(snapshot.version)
         for key in _changed_keys(self._snapshot, snapshot):
             self._touched.setdefault(key, deque(maxlen=HORIZON)).append(snapshot.version)
         self._snapshot = snapshot

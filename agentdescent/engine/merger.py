@@ -115,44 +115,38 @@ class Merger:
         """Feed the aggregator and let it merge; False if that must be tried again later."""
         if self._shared.stop.reason in SPENT:
             return False
-        before = self._shared.head.snapshot.version
-        taken = 0
+        commits = self._shared.head.commits
+        reported, taken = len(commits), 0
         try:
             while self._cards:
                 await self._merging.ingest(self._cards[0])
                 self._cards.popleft()
                 taken += 1
             self._recorder.note(await step())
+            reported = len(commits)
         except Exhausted as spent:
-            self._note_unreported(before)
             self._shared.stop.wind_down(spent.reason)
             return False
         except Exception as error:  # noqa: BLE001 - the one place where a merge's failures end
-            self._note_unreported(before)
             self._survive(error)
             return False
-        except BaseException:
-            self._note_unreported(before)
-            raise
         finally:
             self._journal.in_flight -= taken
+            self._note_unreported(commits[reported:])
         self._failures = self._busy = 0
         return True
 
-    def _note_unreported(self, before: int) -> None:
-        """Keep the books straight when a step ended after its commit and before its report."""
-        head = self._shared.head.snapshot
-        if head.version > before:
-            self._recorder.note(
-                [
-                    MergeReport(
-                        artifact_id=self._recorder.artifact_id,
-                        committed_version=head.version,
-                        category=MergeOutcome.COMMITTED,
-                        reason="committed; the merge was cut short before it could report",
-                    )
-                ]
+    def _note_unreported(self, commits: Sequence[int]) -> None:
+        """Keep the books straight when a step ended after its commits and before its report."""
+        self._recorder.note(
+            MergeReport(
+                artifact_id=self._recorder.artifact_id,
+                committed_version=version,
+                category=MergeOutcome.COMMITTED,
+                reason="committed; the merge was cut short before it could report",
             )
+            for version in commits
+        )
 
     def _survive(self, error: Exception) -> None:
         """Raise what ends a run; count what does not."""

@@ -129,7 +129,7 @@ class LedgerView:
     ) -> tuple[str, int]:
         with anyio.CancelScope(shield=True):
             commit = await self._store.commit(entry, entry.version, note)
-            self._head.publish(next_head)
+            self._head.publish(next_head, own=True)
             self._on_publish(next_head)
             if self._emit is not None:
                 now = anyio.current_time()

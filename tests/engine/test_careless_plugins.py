@@ -2,11 +2,13 @@
 
 import copy
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from agentdescent import Aggregator, AggregatorContractError, AppendRules, Diff, PluginError
+from agentdescent.core.store import CommitNote
 from agentdescent.testing import MemoryLedger
 from support.refusals import broken
 from support.worlds import World, solved_by
@@ -144,3 +146,42 @@ async def test_a_count_of_pending_cards_that_raises_breaks_the_aggregator(evolve
 
     assert str(error).startswith("aggregator failed in ")
     assert isinstance(error.__cause__, LookupError)
+
+
+async def test_commits_of_a_step_that_never_reported_them_are_counted_one_by_one(evolve_world):
+    class Hasty(Aggregator):
+        async def step(self):
+            for name in ("rule0", "rule1") if self.ledger.artifact.version == 1 else ():
+                head = self.ledger.artifact
+                edit = Diff("hasty", head.id, {name: name})
+                await self.ledger.commit(head.apply(edit), {head.id: head.version})
+            raise ConnectionError("no answer")
+
+        async def flush(self):
+            return []
+
+    result = await evolve_world(aggregator_factory=Hasty, rounds=1)
+
+    assert result.version == 3
+    assert result.outcomes()["committed"] == 2
+
+
+async def test_a_foreign_commit_that_a_failing_step_came_upon_is_not_counted(evolve_world):
+    ledger = Readable()
+
+    class Curious(Aggregator):
+        async def step(self):
+            [stored] = (await ledger.read()).values()
+            if stored.version == 1:
+                entry = replace(stored, state={"r": "theirs"})
+                await ledger.commit(entry, 1, CommitNote("theirs"))
+            await self.ledger.refresh()
+            raise ConnectionError("no answer")
+
+        async def flush(self):
+            return []
+
+    result = await evolve_world(aggregator_factory=Curious, rounds=1, ledger=ledger)
+
+    assert result.version == 2
+    assert "committed" not in result.outcomes()
