@@ -336,6 +336,21 @@ async def invoke(method: Callable[..., Any], *args: object) -> Any:
     return await awaited(value) if isawaitable(value) else value
 
 
+_left_behind: contextvars.ContextVar[list[DaemonThreads] | None] = contextvars.ContextVar(
+    "_left_behind", default=None
+)
+
+
+@contextmanager
+def noting_abandoned_hooks(left_behind: list[DaemonThreads]) -> Generator[None]:
+    """Within the block, the threads of hooks that are abandoned are added to `left_behind`."""
+    token = _left_behind.set(left_behind)
+    try:
+        yield
+    finally:
+        _left_behind.reset(token)
+
+
 async def _in_hook_thread(method: Callable[..., Any], *args: object) -> Any:
     threads = DaemonThreads()
     value: Any = None
@@ -345,6 +360,9 @@ async def _in_hook_thread(method: Callable[..., Any], *args: object) -> Any:
                 value = await threads.run(_with_portal, portal, method, *args)
     finally:
         threads.close()
+        left_behind = _left_behind.get()
+        if threads.running and left_behind is not None:
+            left_behind.append(threads)
     return value
 
 

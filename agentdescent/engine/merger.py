@@ -74,6 +74,12 @@ class Merger:
 
     async def flush(self, inbox: MemoryObjectReceiveStream[Report]) -> None:
         """Merge what still waits; it counts to the last round and adds none."""
+        if not await self._merging.is_idle():
+            self._shared.alerts.warn(
+                f"{self._merging.name} is still at work in a thread, which cannot be stopped; "
+                "evidence that waits was not merged"
+            )
+            return
         for _ in range(inbox.statistics().current_buffer_used):
             self._take(inbox.receive_nowait())
         if await self._merge(self._merging.flush):
@@ -81,6 +87,8 @@ class Merger:
 
     async def finish(self) -> None:
         """Let the aggregator conclude a clean run."""
+        if not await self._merging.is_idle():
+            return
         try:
             await self._merging.finalize()
         except Exception as error:  # noqa: BLE001 - as for a merge

@@ -8,7 +8,9 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.outcomes import MergeReport
 from agentdescent.engine.plugins import ask
 from agentdescent.errors import AggregatorContractError
-from agentdescent.threads import invoke
+from agentdescent.threads import DaemonThreads, invoke, noting_abandoned_hooks
+
+GRACE_S = 0.5
 
 
 class Merging:
@@ -21,11 +23,21 @@ class Merging:
     def __init__(self, aggregator: Any) -> None:
         require_methods("aggregator_factory must return an aggregator, which", aggregator, METHODS)
         self._aggregator = aggregator
+        self._left_behind: list[DaemonThreads] = []
         self.name: str = type(aggregator).__qualname__
+
+    async def is_idle(self) -> bool:
+        """False while a method that was given up still runs in a thread; call no other then.
+
+        It is given a moment to end, for what it asks of the run fails at once.
+        """
+        for threads in self._left_behind:
+            await threads.settle(GRACE_S)
+        return not any(threads.running for threads in self._left_behind)
 
     async def ingest(self, card: EvidenceCard) -> None:
         """File one card."""
-        await invoke(self._aggregator.ingest, card)
+        await self._call(self._aggregator.ingest, card)
 
     async def step(self) -> Sequence[MergeReport]:
         """Merge what is due.
@@ -33,17 +45,17 @@ class Merging:
         Raises:
             AggregatorContractError: If it returns anything but merge reports.
         """
-        return _checked(await invoke(self._aggregator.step))
+        return _checked(await self._call(self._aggregator.step))
 
     async def flush(self) -> Sequence[MergeReport]:
         """Merge everything that waits; an aggregator without `flush` is asked for one more step."""
-        return _checked(await invoke(self._optional("flush") or self._aggregator.step))
+        return _checked(await self._call(self._optional("flush") or self._aggregator.step))
 
     async def finalize(self) -> None:
         """End of a clean run, for aggregators that care."""
         finalize = self._optional("finalize")
         if finalize is not None:
-            await invoke(finalize)
+            await self._call(finalize)
 
     def pending(self) -> int:
         """Cards that wait for a merge, as far as the aggregator tells."""
@@ -55,6 +67,10 @@ class Merging:
             f"pending must be a plain function that returns how many cards wait, but it returned "
             f"{type(n_cards).__name__} {n_cards!r:.80}; leave it out if that is not known"
         )
+
+    async def _call(self, method: Callable[..., Any], *args: object) -> Any:
+        with noting_abandoned_hooks(self._left_behind):
+            return await invoke(method, *args)
 
     def _optional(self, name: str) -> Callable[..., Any] | None:
         method = getattr(self._aggregator, name, None)
