@@ -69,10 +69,9 @@ class Events:
         """
         last = self._last = self._last or last
         self.close()
-        for index, inbox in enumerate(self._inboxes):
-            queued = [inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used)]
-            inbox.close()
-            for event in (*queued, last):
+        waiting = [_emptied(inbox) for inbox in self._inboxes]
+        for index, events in enumerate(waiting):
+            for event in (*events, last):
                 if index not in self._through:
                     with anyio.move_on_after(0):
                         await self._tell(index, self._listeners[index], event)
@@ -100,3 +99,9 @@ class Events:
             if index not in self._reported:
                 self._reported.add(index)
                 self._alerts.warn(f"an event listener raised {describe(error)}; the run goes on")
+
+
+def _emptied(inbox: MemoryObjectReceiveStream[Event]) -> list[Event]:
+    """What waits in `inbox`, which is closed."""
+    with inbox:
+        return [inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used)]

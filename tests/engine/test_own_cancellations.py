@@ -104,10 +104,11 @@ async def test_a_call_that_cancels_the_task_it_is_in_ends_the_run_with_an_error(
 
 
 async def test_a_listener_that_cancels_the_task_it_is_in_ends_the_run_with_an_error(evolve_world):
-    told = []
+    cancelled, told = [], []
 
     async def listen(event):
-        if isinstance(event, MergeDecided):
+        if isinstance(event, MergeDecided) and not cancelled:
+            cancelled.append(event)
             asyncio.current_task().cancel()
             await anyio.sleep(0)
 
