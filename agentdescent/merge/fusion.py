@@ -1,41 +1,17 @@
-"""Fusion: one union of all candidates, and blame for the tasks that it lost."""
+"""Fusion: one union of all candidates, without those who do harm in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-from agentdescent.core.artifact import EvolvingArtifact
-from agentdescent.core.diff import Diff, fuse_diffs
+from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import TIE
 from agentdescent.core.merging import Verdict
-from agentdescent.core.task import Task
 from agentdescent.merge.acceptance import gate
+from agentdescent.merge.blame import blame
 from agentdescent.merge.record import Merge
-from agentdescent.merge.together import together
+from agentdescent.merge.union import Union, fitting
 
 MAX_GATES = 3
 """A merge judges at most this many candidates on the held-out tasks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Union:
-    """Some candidates as one diff, and the artifact with it applied."""
-
-    members: tuple[Diff, ...]
-    diff: Diff
-    artifact: EvolvingArtifact
-
-    @classmethod
-    def of(cls, head: EvolvingArtifact, members: Sequence[Diff]) -> "Union":
-        """The union of `members`, of which no two contradict."""
-        diff = members[0] if len(members) == 1 else fuse_diffs(members)
-        return cls(tuple(members), diff, head.apply(diff))
-
-    @property
-    def fused(self) -> bool:
-        """It has more than one member."""
-        return len(self.members) > 1
 
 
 async def tournament(merge: Merge, diffs: Sequence[Diff]) -> Union:
@@ -49,49 +25,6 @@ async def tournament(merge: Merge, diffs: Sequence[Diff]) -> Union:
     if len(members) == 1:
         return Union.of(merge.artifact, members)
     return await _Tournament(merge).run(members)
-
-
-def fitting(diffs: Sequence[Diff], max_ops: int | None) -> list[Diff]:
-    """The first of `diffs`, and of the others as many as one commit may hold beside it.
-
-    None that contradicts an earlier one is among them.
-    """
-    members: list[Diff] = []
-    taken: dict[str, Any] = {}
-    for diff in diffs:
-        n_ops = len(taken) + len(diff.ops.keys() - taken.keys())
-        fits = not members or max_ops is None or n_ops <= max_ops
-        if fits and all(taken.get(key, value) == value for key, value in diff.ops.items()):
-            members.append(diff)
-            taken |= diff.ops
-    return members
-
-
-async def blame(merge: Merge, members: Sequence[Diff], lost: Sequence[Task]) -> list[Diff]:
-    """The members that lose one of the tasks `lost` by their union.
-
-    Only those tasks are evaluated. Nobody is blamed for what members lose only together, nor for
-    what each of them loses on its own: there the head was lucky.
-    """
-    losers = await together(partial(_losers, merge, members), lost)
-    guilty = [diff for found in losers if len(found) < len(members) for diff in found]
-    return [diff for diff in members if diff in guilty]
-
-
-async def _losers(merge: Merge, members: Sequence[Diff], task: Task) -> list[Diff]:
-    """The members that lose `task` on their own, found by halving."""
-    middle = len(members) // 2
-    halves = [members[:middle], members[middle:]]
-    found = await together(partial(_losers_within, merge, task), halves)
-    return [diff for half in found for diff in half]
-
-
-async def _losers_within(merge: Merge, task: Task, half: Sequence[Diff]) -> list[Diff]:
-    [before] = await merge.verifier.evaluate(merge.artifact, [task])
-    [after] = await merge.verifier.evaluate(Union.of(merge.artifact, half).artifact, [task])
-    if after >= before - TIE:
-        return []
-    return list(half) if len(half) == 1 else await _losers(merge, half, task)
 
 
 class _Tournament:
@@ -134,9 +67,9 @@ class _Tournament:
 
     async def _guilty(self, union: Union, verdict: Verdict) -> list[Diff]:
         gates_left = self._merge.full_gates < MAX_GATES
-        if union.fused and verdict.lost and not verdict.undecided and gates_left:
-            return await blame(self._merge, union.members, verdict.lost)
-        return []
+        if not union.fused or verdict.undecided or not gates_left:
+            return []
+        return await blame(self._merge, union.members, verdict.lost)
 
     async def _adds_nothing(self, whole: Union) -> bool:
         """True if the blamed add nothing but losses, so that they need no gate of their own.

@@ -3,7 +3,9 @@ import pytest
 from agentdescent.core.diff import Diff
 from agentdescent.core.task import Task
 from agentdescent.merge.acceptance import gate
-from agentdescent.merge.fusion import blame, fitting, tournament
+from agentdescent.merge.blame import blame
+from agentdescent.merge.fusion import tournament
+from agentdescent.merge.union import fitting
 from agentdescent.policy.stats import commit_bar
 from support.merging import make_bench
 
