@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from agentdescent.core.diff import Diff
-from agentdescent.core.evidence import TIE
+from agentdescent.core.evidence import TIE, EvidenceCard
 from agentdescent.core.task import Task
+from agentdescent.merge.candidates import signature
 from agentdescent.merge.record import Merge
 from agentdescent.merge.together import together
 from agentdescent.merge.union import Union
@@ -37,6 +38,48 @@ async def blame(merge: Merge, members: Sequence[Diff], lost: Sequence[Task]) -> 
     charges = [Charge(task, reward) for task, reward in zip(lost, rewards, strict=True)]
     found = await together(partial(_spoilers, merge, members), charges)
     return _united(members, [some for some in found if len(some) < len(members)])
+
+
+async def breakers(merge: Merge, members: Sequence[Diff]) -> list[Diff]:
+    """The members because of which one of them no longer helps on its own task.
+
+    Every member that was tried on its own task is tried on it once more, in company. If that is
+    worth less than its gain, it is to blame itself when the gain does not show without the others
+    either, and else those are who take it back.
+    """
+    promises = _promises(merge, members)
+    union = Union.of(merge.artifact, members)
+    rewards = await together(partial(_reward, merge, union), [charge.task for charge in promises])
+    broken = [
+        charge
+        for charge, reward in zip(promises, rewards, strict=True)
+        if reward < charge.reward - TIE
+    ]
+    return _united(members, await together(partial(_who_broke, merge, members), broken))
+
+
+def _promises(merge: Merge, members: Sequence[Diff]) -> list[Charge]:
+    """One for each member with a measured gain: the greatest of its cards."""
+    best: dict[str, EvidenceCard] = {}
+    for card in sorted(merge.cards, key=lambda card: card.before_after_delta):
+        if card.verified and any(isinstance(ref, Task) for ref in card.trajectory_refs):
+            best[signature(card.diff)] = card
+    kept = [(member, best.get(signature(member))) for member in members]
+    return [
+        Charge(_own_task(card), card.before_after_delta, (member,)) for member, card in kept if card
+    ]
+
+
+def _own_task(card: EvidenceCard) -> Task:
+    return next(ref for ref in card.trajectory_refs if isinstance(ref, Task))
+
+
+async def _who_broke(merge: Merge, members: Sequence[Diff], charge: Charge) -> list[Diff]:
+    [member] = charge.company
+    alone = Union.of(merge.artifact, charge.company)
+    if await _reward(merge, alone, charge.task) < charge.reward - TIE:
+        return [member]
+    return await _spoilers(merge, [other for other in members if other is not member], charge)
 
 
 async def _spoilers(merge: Merge, members: Sequence[Diff], charge: Charge) -> list[Diff]:

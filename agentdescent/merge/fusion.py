@@ -6,7 +6,7 @@ from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import TIE
 from agentdescent.core.merging import Verdict
 from agentdescent.merge.acceptance import gate
-from agentdescent.merge.blame import blame
+from agentdescent.merge.blame import blame, breakers
 from agentdescent.merge.record import Merge
 from agentdescent.merge.union import Union, fitting
 
@@ -18,8 +18,8 @@ async def tournament(merge: Merge, diffs: Sequence[Diff]) -> Union:
     """Find the best of the unions of `diffs`, at least one, of which no two contradict.
 
     A single diff is handed on without any evaluation. Several are gated as one union; members
-    that it lost tasks by are taken out and the rest is gated again. What is returned has passed
-    the gate, unless nothing has.
+    that it lost tasks by, or that keep others from helping, are taken out and the rest is gated
+    again. What is returned has passed the gate, unless nothing has.
     """
     members = fitting(diffs, merge.config.max_commit_ops)
     if len(members) == 1:
@@ -69,7 +69,10 @@ class _Tournament:
         gates_left = self._merge.full_gates < MAX_GATES
         if not union.fused or verdict.undecided or not gates_left:
             return []
-        return await blame(self._merge, union.members, verdict.lost)
+        guilty = await blame(self._merge, union.members, verdict.lost)
+        if not guilty and verdict.accepted:
+            guilty = await breakers(self._merge, union.members)
+        return guilty
 
     async def _adds_nothing(self, whole: Union) -> bool:
         """True if the blamed add nothing but losses, so that they need no gate of their own.

@@ -56,13 +56,11 @@ class TestRollouts:
     async def test_a_failed_rollout_gives_its_own_back(self, evolve_world):
         world = World(failing={"t0-0": 1, "t0-1": 1, "t0-2": 1})
 
-        result = await evolve_world(world, max_rollouts=40, rounds=99)
+        result = await evolve_world(world, max_rollouts=40, rounds=99, self_verify=False)
 
         assert set(world.failing.values()) == {0}
         assert result.rollouts == 40
-        trials = sum(name in world.train for _, name in world.seen)
-        verifications = world.count("propose")
-        assert trials == 40 + 3 + verifications
+        assert sum(name in world.train for _, name in world.seen) == 40 + 3
 
     async def test_the_last_one_is_not_cut_short(self, evolve_world):
         result = await evolve_world(World(rules=1, per_rule=12), max_rollouts=1, rounds=99)

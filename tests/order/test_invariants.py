@@ -10,7 +10,7 @@ from agentdescent.testing import MemoryLedger, run_trio
 from support.toy import HiddenRules, final_rules
 
 RULES = ["rule0", "rule1", "rule2", "rule3"]
-AMID_THE_FIRST_COMMIT = 4.25  # seed, rollouts, their check and the gate take 1 s each
+AMID_THE_FIRST_COMMIT = 5.25  # seed, rollouts, their check, gate and check of the union: 1 s each
 
 
 def evolved(world, **options):
