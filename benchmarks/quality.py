@@ -124,11 +124,13 @@ def _found(world: World, reward: float, rendered: str, commits: int) -> Found:
 def measure(quick: bool) -> Iterable[Row]:
     seeds = range(3 if quick else 20)
     for n_workers in CREWS[:2] if quick else CREWS:
-        floor = [theirs(seed, n_workers, "rounds") for seed in seeds]
-        yield _row("floor, rounds", n_workers, floor, floor, math.inf)
+        floor = {
+            schedule: [theirs(seed, n_workers, schedule) for seed in seeds] for schedule in BARS
+        }
         for schedule, bar in BARS.items():
+            yield _row(f"floor, {schedule}", n_workers, floor[schedule], floor["rounds"], math.inf)
             found = [ours(seed, n_workers, schedule)[0] for seed in seeds]
-            yield _row(schedule, n_workers, found, floor, bar)
+            yield _row(schedule, n_workers, found, floor["rounds"], bar)
 
 
 def _row(name: str, n_workers: int, found: list[Found], floor: list[Found], bar: float) -> Row:
@@ -144,12 +146,11 @@ def _row(name: str, n_workers: int, found: list[Found], floor: list[Found], bar:
         "most": calls[-1],
         "held-out": median([run.held_out_calls for run in found]),
         "commits": median([run.commits for run in found]),
-        "to floor": to_floor,
+        "to the floor in rounds": to_floor,
         "bar": bar,
         "hits": f"{hits}/{len(found)}",
         "with harm": harmful,
-        "reached": to_floor <= bar
-        and (name.startswith("floor") or (hits == len(found) and not harmful)),
+        "reached": to_floor <= bar and hits == len(found) and not harmful,
     }
 
 
