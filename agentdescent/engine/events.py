@@ -73,7 +73,7 @@ class Events:
         for index, events in enumerate(waiting):
             for event in (*events, last):
                 if index not in self._through:
-                    with anyio.move_on_after(0):
+                    with anyio.move_on_after(0, shield=True):
                         await self._tell(index, self._listeners[index], event)
 
     def close(self) -> None:
