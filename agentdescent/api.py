@@ -3,10 +3,12 @@
 import inspect
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any, ParamSpec
 
-from agentdescent.assemble import evolve_assembled
+from agentdescent.assemble import carry_out
 from agentdescent.blocking import run_blocking
 from agentdescent.config import AggregatorConfig
 from agentdescent.core.events import Event, RunEnded
@@ -23,6 +25,7 @@ from agentdescent.core.protocols import (
 from agentdescent.core.store import LedgerStore
 from agentdescent.core.task import Task
 from agentdescent.errors import EvolutionInterrupted
+from agentdescent.request import Request, understand
 from agentdescent.result import EvolutionResult, RoundInfo
 from agentdescent.usage import Usage
 
@@ -159,8 +162,7 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     Cancelling it stops every rollout and evaluation and propagates; a commit under way is finished,
     the ledger is left consistent, and the partial result goes to the `RunEnded` event.
     """
-    options = dict(locals())
-    return await evolve_assembled(options, script=False)
+    return await carry_out(understand(dict(locals()), script=False))
 
 
 def _blocking(
@@ -170,29 +172,33 @@ def _blocking(
 
     @wraps(core)
     def evolve(*args: P.args, **kwargs: P.kwargs) -> EvolutionResult:
-        call = signature.bind(*args, **kwargs)
+        try:
+            call = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"evolve() {error}{_did_you_mean(signature, kwargs)}") from None
         call.apply_defaults()
-        return _run_to_the_end(call.arguments)
+        return _run_to_the_end(understand(call.arguments, script=True))
 
     evolve.__name__ = evolve.__qualname__ = "evolve"
     evolve.__doc__ = _EVOLVE_DOC
     return evolve
 
 
-def _run_to_the_end(options: dict[str, Any]) -> EvolutionResult:
+def _did_you_mean(signature: inspect.Signature, given: Iterable[str]) -> str:
+    known = signature.parameters.keys()
+    near = [get_close_matches(name, known, n=1) for name in given if name not in known]
+    return "".join(f"; did you mean {match[0]}?" for match in near[:1] if match)
+
+
+def _run_to_the_end(request: Request) -> EvolutionResult:
     ended: list[EvolutionResult] = []
 
     def remember(event: Event) -> None:
         if isinstance(event, RunEnded):
             ended.append(event.result)
 
-    listeners = options["on_event"]
-    options["on_event"] = [
-        *(listeners if isinstance(listeners, Sequence) else [listeners]),
-        remember,
-    ]
     try:
-        return run_blocking(partial(evolve_assembled, options, script=True))
+        return run_blocking(partial(carry_out, replace(request, on_end=remember)))
     except KeyboardInterrupt:
         if not ended:
             raise

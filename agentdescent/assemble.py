@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 
@@ -20,7 +19,6 @@ from agentdescent.core.protocols import Door, EvaluationFigures
 from agentdescent.core.spend import Spend, Unit
 from agentdescent.core.store import LedgerStore, Stored
 from agentdescent.engine.accounts import Accounts
-from agentdescent.engine.alerts import Alerts
 from agentdescent.engine.barrier_free import BarrierFree
 from agentdescent.engine.budget import EarlyStop, Stop
 from agentdescent.engine.events import Events
@@ -46,20 +44,13 @@ from agentdescent.merge.aggregator import Aggregator
 from agentdescent.policy.governance import AuditScheduler
 from agentdescent.policy.parallel import shard_round_robin, validate_plan
 from agentdescent.policy.staleness import get_policy
-from agentdescent.request import Request, understand
+from agentdescent.request import Request
 from agentdescent.result import EvolutionResult, RoundInfo
 from agentdescent.threads import DaemonThreads, is_async, seated
 
 
-async def evolve_assembled(options: Mapping[str, Any], *, script: bool) -> EvolutionResult:
-    """Check `options`, open the ledger, build the parts, run them and close everything.
-
-    Args:
-        options: The arguments of `async_evolve`, by name.
-        script: They came through `evolve`, whose defaults differ.
-    """
-    alerts = Alerts()
-    request = understand(options, alerts, script=script)
+async def carry_out(request: Request) -> EvolutionResult:
+    """Open the ledger, build the parts, run them and close everything."""
     threads = DaemonThreads()
     with ExitStack() as stack:
         stack.callback(threads.close)
@@ -67,8 +58,8 @@ async def evolve_assembled(options: Mapping[str, Any], *, script: bool) -> Evolu
         if request.config.verbose:
             stack.enter_context(progress_on_log())
         async with _open_ledger(request) as store:
-            stored = await _stored(request, store, alerts)
-            parts = _Assembly(request, store, stored, threads, alerts).parts()
+            stored = await _stored(request, store)
+            parts = _Assembly(request, store, stored, threads).parts()
             return await evolve_parts(parts)
 
 
@@ -89,7 +80,7 @@ async def _open_ledger(request: Request) -> AsyncGenerator[LedgerStore]:
             await store.close()
 
 
-async def _stored(request: Request, store: LedgerStore, alerts: Alerts) -> Stored:
+async def _stored(request: Request, store: LedgerStore) -> Stored:
     """The artifact to go on from: what the ledger holds, else the strategy's first state."""
     config = request.config
     found = (await store.read()).get(config.artifact_id)
@@ -98,12 +89,12 @@ async def _stored(request: Request, store: LedgerStore, alerts: Alerts) -> Store
         radius = config.blast_radius
         return await store.register(Stored(config.artifact_id, state, 1, radius, TEXT_CONTRACT))
     if request.initial_state:
-        alerts.warn(
+        request.alerts.warn(
             f"initial_state is ignored: {request.repo_path or 'the ledger'} holds version "
             f"{found.version} of {config.artifact_id!r} already; use a fresh repo_path to restart"
         )
     if found.blast_radius != config.blast_radius:
-        alerts.warn(
+        request.alerts.warn(
             f"blast_radius={config.blast_radius} differs from the stored {found.blast_radius}; "
             "the stricter, larger one holds"
         )
@@ -114,12 +105,7 @@ class _Assembly:
     """Wires one run together, from the bottom up."""
 
     def __init__(
-        self,
-        request: Request,
-        store: LedgerStore,
-        stored: Stored,
-        threads: DaemonThreads,
-        alerts: Alerts,
+        self, request: Request, store: LedgerStore, stored: Stored, threads: DaemonThreads
     ) -> None:
         self._request = request
         self._store = store
@@ -128,16 +114,19 @@ class _Assembly:
         state = {key: stored.state[key] for key in sorted(stored.state)}
         rendered = render(request.strategy, state)
         listeners = [*request.listeners, *([log_progress] if config.verbose else [])]
-        self._events = Events(listeners, alerts)
+        self._events = Events(listeners, request.on_end, request.alerts)
         self._shared = Shared(
             head=Head(Snapshot(stored.version, state, rendered)),
             spend=Spend(_limits(request)),
             health=Health(
-                config.max_worker_errors, config.n_workers, alerts, backs_off=config.asynchronous
+                config.max_worker_errors,
+                config.n_workers,
+                request.alerts,
+                backs_off=config.asynchronous,
             ),
             stop=Stop(),
             early=EarlyStop(config.target_reward, config.patience),
-            alerts=alerts,
+            alerts=request.alerts,
             emit=self._events.emit if listeners else None,
             sweeps=config.asynchronous,
         )

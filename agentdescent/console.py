@@ -4,7 +4,7 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from agentdescent.core.events import Event, RoundEnded, RunEnded, WorkerBackedOff
+from agentdescent.core.events import Event, RoundEnded, RunEnded, RunStarted, WorkerBackedOff
 from agentdescent.result import EvolutionResult, RoundInfo
 
 LOGGER = logging.getLogger("agentdescent")
@@ -34,6 +34,8 @@ def progress_on_log() -> Generator[None]:
 def log_progress(event: Event) -> None:
     """An event listener: one line a round, and one for whatever went wrong."""
     match event:
+        case RunStarted():
+            LOGGER.info("version %d at reward %s", event.version, event.initial_reward)
         case RoundEnded(info=RoundInfo() as info):
             LOGGER.info(
                 "round %d: reward %.3f, %d items, +%d/-%d merges %s",

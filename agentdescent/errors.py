@@ -30,6 +30,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -216,6 +217,16 @@ def describe(error: BaseException) -> str:
     """
     cause = error.__cause__ if isinstance(error, EvaluationFailed) else None
     return describe(cause) if cause is not None else f"{type(error).__name__}: {error}"
+
+
+def raised_at(error: BaseException) -> str:
+    """The place that raised `error`: "(file.py:12)", or "" if it was never raised."""
+    trace = error.__traceback__
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
 
 
 def unwrap(group: BaseExceptionGroup[BaseException]) -> BaseException:

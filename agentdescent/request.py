@@ -32,11 +32,20 @@ DEFAULT_SECONDS = 20.0
 SMALL_HELD_OUT = 4
 
 
+def nobody(event: Event) -> None:
+    """Hears of the end of a run and does nothing."""
+    del event
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of one run, checked and complete; names as in `async_evolve`."""
+    """The arguments of one run, checked and complete; names as in `async_evolve`.
+
+    `on_end` is told the run's last event before any listener is.
+    """
 
     config: RunConfig
+    alerts: Alerts
     train: Sequence[Task]
     held_out: Sequence[Task]
     reward: Callable[..., Any]
@@ -56,10 +65,15 @@ class Request:
     on_round: Callable[[Any], Any] | None
     listeners: Sequence[Callable[[Event], Any]]
     usage: Usage
+    on_end: Callable[[Event], object] = nobody
 
 
-def understand(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> Request:
+def understand(options: Mapping[str, Any], *, script: bool) -> Request:
     """Check everything that can be known before the first model call.
+
+    Args:
+        options: The arguments of `async_evolve`, by name.
+        script: They came through `evolve`, whose defaults differ.
 
     Raises:
         ValueError: If an argument cannot be honoured.
@@ -67,6 +81,7 @@ def understand(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> R
         GovernanceError: If `artifact_id` is reserved.
         RewardContractError: If a ready-made scorer cannot score one of the tasks.
     """
+    alerts = Alerts()
     config = _config(options, alerts, script=script)
     run, propose = _actor(options)
     strategy = _given(options["strategy"], AppendRules)
@@ -82,6 +97,7 @@ def understand(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> R
     check_callable("reward", options["reward"], ("task", "output"))
     train, held_out = _tasks(options["tasks"], options["reward"], config, alerts)
     return Request(
+        alerts=alerts,
         config=config,
         train=train,
         held_out=held_out,
@@ -169,6 +185,8 @@ def _rollout_budget(config: RunConfig, *, script: bool) -> int | None:
 
 def _actor(options: Mapping[str, Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     agent = options["agent"]
+    if isinstance(agent, type):
+        raise TypeError(f"agent is the class {agent.__name__}; give an instance of it")
     run = _given(options["run"], lambda: getattr(agent, "solve", None))
     propose = _given(options["propose"], lambda: getattr(agent, "propose", None))
     if run is None or propose is None:

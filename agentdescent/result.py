@@ -63,8 +63,8 @@ class EvolutionResult:
         rendered: The same as text.
         final_reward: Mean held-out reward, over all held-out tasks.
         history: One entry a round (or sweep).
-        ledger_log: Newest commits first, "<7 hex> <subject>", 40 at most.
-        error: None, or "<Type>: <message>" of the failure that ended the run.
+        ledger_log: Newest commits first, `"<7 hex> <subject>"`, 40 at most.
+        error: None, or `"<Type>: <message>"` of the failure that ended the run.
         stop_reason: Why it ended; compares equal to its plain word.
         initial_reward: Held-out reward of the artifact it began with; None if not measurable.
         version: Version of the artifact in the ledger.
@@ -72,6 +72,7 @@ class EvolutionResult:
             after the last of them.
         warnings: What was warned about during the run.
         abandoned: Rollouts and synchronous calls that nobody waited for to the end.
+        failed_rollouts: Rollouts in which `run`, `reward` or `propose` failed.
         actor_calls: Calls of `run` and `propose`.
         rollouts: Rollouts that were measured.
         wallclock: Seconds, set-up excluded.
@@ -101,6 +102,7 @@ class EvolutionResult:
     late_outcomes: Mapping[str, int] = field(default_factory=dict[str, int])
     warnings: list[str] = field(default_factory=list[str])
     abandoned: int = 0
+    failed_rollouts: int = 0
     actor_calls: int = 0
     rollouts: int = 0
     wallclock: float = 0.0

@@ -30,9 +30,10 @@ def test_rounds_and_the_end_are_logged_to_stderr(monkeypatch, capsys):
     anyio.run(lambda: verbose_run(asynchronous=False, rounds=2, n_workers=2))
 
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "round 0: reward 1.000, 2 items, +1/-0 merges {'committed': 1}"
-    assert lines[1] == "round 1: reward 1.000, 2 items, +0/-0 merges {}"
-    assert lines[2].startswith("ended (rounds) at reward 1.000; 4 rollouts, ")
+    assert lines[0] == "version 1 at reward 0.0"
+    assert lines[1] == "round 0: reward 1.000, 2 items, +1/-0 merges {'committed': 1}"
+    assert lines[2] == "round 1: reward 1.000, 2 items, +0/-0 merges {}"
+    assert lines[3].startswith("ended (rounds) at reward 1.000; 4 rollouts, ")
     assert LOGGER.handlers == []
     assert LOGGER.level == logging.NOTSET
 

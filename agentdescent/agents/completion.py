@@ -89,8 +89,10 @@ def asking(completion: Completion) -> Callable[[str], Awaitable[str]]:
     A synchronous one runs in a daemon thread, which is abandoned on cancellation.
 
     Raises:
+        TypeError: If it cannot be called with one prompt.
         ContractError: By what is returned, if a reply is neither text nor None.
     """
+    check_callable("completion", completion, ("prompt",))
     on_the_loop = is_async(completion)
 
     async def ask(prompt: str) -> str:

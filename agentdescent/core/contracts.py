@@ -77,9 +77,11 @@ def require_methods(role: str, plugin: object, methods: Iterable[str]) -> None:
     """Check that `plugin` has every one of `methods`.
 
     Raises:
-        TypeError: Naming the first that is missing and what the role needs.
+        TypeError: Naming the first that is missing and what the role needs, or if it is a class.
     """
     needed = tuple(methods)
+    if isinstance(plugin, type):
+        raise TypeError(f"{role} is the class {plugin.__name__}; give an instance of it")
     for method in needed:
         if not callable(getattr(plugin, method, None)):
             raise TypeError(

@@ -51,9 +51,12 @@ def tasks_from(
 
     Raises:
         ValueError: If there are no rows, or an id occurs twice.
-        KeyError: If a row lacks a column that the prompt or the id needs; the message names row
-            and columns.
+        KeyError: If a row lacks a column that the prompt or the id needs, or no row has a column
+            that was asked for; the message names row and columns.
+        TypeError: If a row is no mapping.
     """
+    rows = list(rows)
+    _refuse_absent_columns(rows, [*([gold] if gold != "gold" else []), *meta_keys.values()])
     tasks: list[Task] = []
     for number, row in enumerate(rows):
         try:
@@ -71,6 +74,18 @@ def tasks_from(
         raise ValueError("rows is empty; tasks_from needs at least one row")
     refuse_duplicate_ids(tasks)
     return tasks
+
+
+def _refuse_absent_columns(rows: Sequence[Any], wanted: Iterable[str]) -> None:
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise TypeError(
+                f"row {number} is {type(row).__name__} {row!r:.60}; tasks_from takes mappings from "
+                "column names to values, such as dicts"
+            )
+    for column in wanted:
+        if rows and not any(column in row for row in rows):
+            raise KeyError(f"no row has a column {column!r}; row 0 has {sorted(map(str, rows[0]))}")
 
 
 def refuse_duplicate_ids(tasks: Iterable[Task]) -> None:

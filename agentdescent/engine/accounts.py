@@ -63,26 +63,10 @@ class Accounts:
                 "stopped; make run, reward and propose coroutine functions to have them cancelled"
             )
         log = await self._log(store)
+        self._refuse_to_look_clean()
         result = self._draw_up(self._shared.stop.reason or StopReason.ERROR)
         result.ledger_log = log
-        if (
-            self._shared.sweeps
-            and result.stale_considered >= MANY_CARDS
-            and result.stale_rate() > 0.5
-        ):
-            self._shared.alerts.warn(
-                f"{result.stale_discarded} of {result.stale_considered} evidence cards were "
-                "discarded as stale; lower async_ratio, raise alpha_tail or use "
-                "asynchronous=False"
-            )
-        if result.error is not None:
-            self._shared.alerts.warn(
-                f"the run stopped early after {len(result.history)} round(s): {result.error}"
-            )
-        elif self._held_out.recall() is None:
-            self._shared.alerts.warn(
-                "the final version could not be measured; final_reward is the last one known"
-            )
+        self._warn_about(result)
         return result
 
     def interrupted(self) -> EvolutionResult:
@@ -99,6 +83,28 @@ class Accounts:
     def has_committed(self) -> bool:
         """True if the head is no longer what the run began with."""
         return self._shared.head.snapshot.version != self._began_with.version
+
+    def _refuse_to_look_clean(self) -> None:
+        """A run that could never score its held-out tasks has failed, however it ended."""
+        failure, stop = self._held_out.failure, self._shared.stop
+        if failure is not None and self._held_out.reward is None and stop.error is None:
+            stop.fail(failure)
+
+    def _warn_about(self, result: EvolutionResult) -> None:
+        warn, stale = self._shared.alerts.warn, result.stale_discarded
+        many = result.stale_considered >= MANY_CARDS
+        if self._shared.sweeps and many and result.stale_rate() > 0.5:
+            warn(
+                f"{stale} of {result.stale_considered} evidence cards were discarded as stale; "
+                "lower async_ratio, raise alpha_tail or use asynchronous=False"
+            )
+        if result.error is not None:
+            where = f"; it began {self._shared.health.where}" if self._shared.health.where else ""
+            warn(
+                f"the run stopped early after {len(result.history)} round(s): {result.error}{where}"
+            )
+        elif self._held_out.recall() is None:
+            warn("the final version could not be measured; final_reward is the last one known")
 
     async def _log(self, store: LedgerStore) -> list[str]:
         try:
@@ -128,6 +134,7 @@ class Accounts:
             late_outcomes=self._recorder.late_outcomes(),
             warnings=self._shared.alerts.messages,
             abandoned=self._abandoned(),
+            failed_rollouts=self._journal.failed,
             actor_calls=self._shared.spend.used(Unit.CALL),
             rollouts=self._journal.rollouts,
             wallclock=self._recorder.elapsed(),

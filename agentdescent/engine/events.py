@@ -25,12 +25,20 @@ class Events:
     A listener that is too slow loses events, which are counted; one that raises is reported once
     and goes on being told.
 
+    Args:
+        listeners: Told of everything, each by a task of its own.
+        on_end: Told of the last event at once, however the run ends.
+        alerts: Where listeners that raise are reported.
+
     Attributes:
         dropped: Events lost to slow listeners.
     """
 
-    def __init__(self, listeners: Sequence[Listener], alerts: Alerts) -> None:
+    def __init__(
+        self, listeners: Sequence[Listener], on_end: Callable[[Event], object], alerts: Alerts
+    ) -> None:
         self._listeners = listeners
+        self._on_end = on_end
         self._alerts = alerts
         self._queues: list[MemoryObjectSendStream[Event]] = []
         self._inboxes: list[MemoryObjectReceiveStream[Event]] = []
@@ -58,6 +66,7 @@ class Events:
     async def finish(self, last: Event) -> None:
         """Tell everyone the last event, after all that is queued for them."""
         self._last = last
+        self._on_end(last)
         for queue in self._queues:
             await queue.send(last)
         self.close()
@@ -67,7 +76,10 @@ class Events:
 
         Where `finish` has been called, its event stays the last one; nobody is told it twice.
         """
-        last = self._last = self._last or last
+        if self._last is None:
+            self._last = last
+            self._on_end(last)
+        last = self._last
         self.close()
         waiting = [_emptied(inbox) for inbox in self._inboxes]
         for index, events in enumerate(waiting):

@@ -1,8 +1,8 @@
 """Has anything ever worked? The one question that tells a dead backend from a bad day."""
 
 from agentdescent.engine.alerts import Alerts
-from agentdescent.engine.messages import Report, Step
-from agentdescent.errors import describe
+from agentdescent.engine.messages import REFLECTION, Report, Step
+from agentdescent.errors import describe, raised_at
 
 BACKOFF_BASE_S = 0.25
 BACKOFF_MAX_S = 5.0
@@ -17,6 +17,7 @@ class Health:
     Attributes:
         ever_succeeded: Some rollout has been measured.
         first_error: The first failure, which is the one worth reporting.
+        where: What was being done then, on which task, and the line that raised.
         dead: The run cannot make progress.
         retired: Workers that gave up (barrier-free only).
     """
@@ -32,6 +33,7 @@ class Health:
         self._ever_proposed = False
         self.ever_succeeded: bool = False
         self.first_error: Exception | None = None
+        self.where: str = ""
         self.dead: bool = False
         self.retired = 0
 
@@ -41,18 +43,20 @@ class Health:
             return
         if report.reward is not None:
             self.ever_succeeded = True
-        if report.step is not Step.RUN:
+        if report.step in REFLECTION:
             self._note_reflection(report)
         if report.failure is None:
             self._in_a_row.pop(report.ticket.worker, None)
             return
-        self.blame(report.failure.error)
+        task = report.ticket.task.id
+        self.blame(report.failure.error, f"in {report.step} of task {task!r}")
         self._count_in_a_row(report.ticket.worker)
 
-    def blame(self, error: Exception) -> None:
+    def blame(self, error: Exception, where: str) -> None:
         """Remember `error` if it is the first."""
         if self.first_error is None:
             self.first_error = error
+            self.where = " ".join(filter(None, (where, raised_at(error))))
 
     def close_round(self, *, failed: int, succeeded: int) -> None:
         """Judge a round: it is dead when some rollout failed and none succeeded."""

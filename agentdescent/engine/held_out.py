@@ -15,6 +15,7 @@ class HeldOut:
 
     Attributes:
         reward: Of the newest head that was measured, or None.
+        failure: Why the head could not be measured when it was last tried, or None.
     """
 
     def __init__(self, shared: Shared, scores: Scores, tasks: Sequence[Task]) -> None:
@@ -22,6 +23,7 @@ class HeldOut:
         self._scores = scores
         self._tasks = tasks
         self.reward: float | None = None
+        self.failure: Exception | None = None
 
     def recall(self) -> float | None:
         """The head's reward from memory alone; None unless all of it is known."""
@@ -43,7 +45,8 @@ class HeldOut:
             values = await self._scores.values(self._shared.head.snapshot.rendered, self._tasks)
         except EvaluationFailed as failed:
             cause = failed.__cause__
-            self._shared.health.blame(cause if isinstance(cause, Exception) else failed)
+            self.failure = cause if isinstance(cause, Exception) else failed
+            self._shared.health.blame(self.failure, f"scoring held-out task {failed.task_id!r}")
             return None
         except Exhausted as spent:
             self._shared.stop.wind_down(spent.reason)

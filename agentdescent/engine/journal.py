@@ -9,7 +9,7 @@ import anyio
 from agentdescent.core.events import Emit, ProposalMade, RolloutFinished
 from agentdescent.core.outcomes import ProposalOutcome, StopReason
 from agentdescent.core.spend import Unit
-from agentdescent.engine.messages import Report, Step
+from agentdescent.engine.messages import REFLECTION, Report
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import FailureKind, describe
 
@@ -69,6 +69,7 @@ class Journal:
 
     Attributes:
         rollouts: Rollouts that were measured.
+        failed: Rollouts in which user code failed.
         rollout_seconds: Their time in run and reward, summed.
         in_flight: Candidates that were reported and that no merge has looked at yet.
     """
@@ -80,6 +81,7 @@ class Journal:
         self._window = Window()
         self._unproductive = 0
         self.rollouts: int = 0
+        self.failed: int = 0
         self.rollout_seconds: float = 0.0
         self.in_flight: int = 0
 
@@ -92,6 +94,7 @@ class Journal:
         failure = report.failure
         if failure is not None and failure.kind is FailureKind.CONTRACT:
             raise failure.error
+        self.failed += failure is not None
         if report.reward is None:
             self._shared.spend.release(Unit.ROLLOUT)
         else:
@@ -147,6 +150,6 @@ class Journal:
         error = describe(report.failure.error) if report.failure else ""
         who = (now, ticket.worker, ticket.task.id, ticket.snapshot.version)
         emit(RolloutFinished(*who, report.reward, report.seconds, error))
-        if report.step is not Step.RUN and not report.failure and not report.exhausted:
+        if report.step in REFLECTION and not report.failure and not report.exhausted:
             delta = report.card.before_after_delta if report.card else None
             emit(ProposalMade(*who, report.proposal, report.dropped, delta))

@@ -66,8 +66,13 @@ class Step(StrEnum):
     """The part of a rollout that is under way."""
 
     RUN = "run"
+    REWARD = "reward"
     PROPOSE = "propose"
     VERIFY = "verify"
+
+
+REFLECTION = frozenset({Step.PROPOSE, Step.VERIFY})
+"""The steps after the head was measured."""
 
 
 @dataclass(slots=True)

@@ -77,6 +77,7 @@ class Rollouts:
         rendered, task = ticket.snapshot.rendered, ticket.task
         began = anyio.current_time()
         output = await self.run(rendered, task, leash=ticket.leash)
+        report.step = Step.REWARD
         earned = check_reward(task, await self.reward(task, output, leash=ticket.leash))
         report.seconds = anyio.current_time() - began
         report.reward = earned

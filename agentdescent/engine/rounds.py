@@ -233,7 +233,7 @@ class Rounds:
             await self._plan.observe(report.ticket.unit, task.id, report.reward)
         await self._picker.record_all()
         if expired and self._shared.health.first_error is None:
-            self._shared.health.blame(expired[0].late())
+            self._shared.health.blame(expired[0].late(), "")
         self._shared.health.close_round(failed=failed + len(self._late), succeeded=succeeded)
         if self._shared.health.dead:
             self._shared.stop.at_once(StopReason.ERROR, self._shared.health.first_error)

@@ -104,7 +104,7 @@ class SingleSlot:
 class AppendRules:
     """A list of rules that only grows; each has a key made of its text.
 
-    Proposals that differ in case or white space alone are one rule.
+    Proposals that differ in case, white space or a bullet in front alone are one rule.
 
     Attributes:
         title: The first line of the rendering.
@@ -134,6 +134,8 @@ class AppendRules:
     ) -> Diff | Dropped | None:
         """Add `proposal` as one line."""
         text = " ".join(line.strip() for line in proposal.splitlines() if line.strip())
+        if bullet := _BULLET.match(text):
+            text = text[bullet.end() :]
         if not text:
             return unparsable("the proposal is empty")
         key = rule_id(" ".join(text.split()))

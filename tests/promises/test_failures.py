@@ -166,6 +166,7 @@ class TestBackendInRounds:
         assert info.considered == 3
         assert info.committed == 1
 
+    @pytest.mark.filterwarnings("ignore:worker w")
     def test_one_call_in_three_refused_ends_nothing_and_retires_nobody(self):
         result = learn(Backend(lambda call: call % 3 == 0), rounds=20)
 
