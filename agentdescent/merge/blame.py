@@ -44,8 +44,8 @@ async def breakers(merge: Merge, members: Sequence[Diff]) -> list[Diff]:
     """The members because of which one of them no longer helps on its own task.
 
     Every member that was tried on its own task is tried on it once more, in company. If that is
-    worth less than its gain, it is to blame itself when the gain does not show without the others
-    either, and else those are who take it back.
+    worth less than its gain, those are to blame who take it back. When the gain does not show
+    without the others either, it was luck, and the member is refused.
     """
     promises = _promises(merge, members)
     union = Union.of(merge.artifact, members)
@@ -78,6 +78,7 @@ async def _who_broke(merge: Merge, members: Sequence[Diff], charge: Charge) -> l
     [member] = charge.company
     alone = Union.of(merge.artifact, charge.company)
     if await _reward(merge, alone, charge.task) < charge.reward - TIE:
+        merge.refused.append(member)
         return [member]
     return await _spoilers(merge, [other for other in members if other is not member], charge)
 

@@ -41,10 +41,11 @@ class _Tournament:
         self._merge.blamed += len(self._blamed)
         if (await self._gate(last)).undecided or not self._blamed:
             return last
+        in_doubt = [diff for diff in self._blamed if diff not in self._merge.refused]
         if await self._adds_nothing(whole):
-            self._merge.refused += self._blamed
+            self._merge.refused += in_doubt
         else:
-            last = await self._each_alone() or last
+            last = await self._each_alone(in_doubt) or last
         return max(self._passing, key=_merit)[0] if self._passing else last
 
     async def _gate(self, union: Union) -> Verdict:
@@ -89,10 +90,10 @@ class _Tournament:
         without = await self._merge.verifier.evaluate(passed.artifact, won)
         return all(new >= old - TIE for old, new in zip(with_them, without, strict=True))
 
-    async def _each_alone(self) -> Union | None:
+    async def _each_alone(self, blamed: Sequence[Diff]) -> Union | None:
         """Gate the blamed one by one, since one may win more than it loses; the last one gated."""
         union = None
-        for diff in self._blamed:
+        for diff in blamed:
             if self._merge.full_gates >= MAX_GATES:
                 break
             union = Union.of(self._merge.artifact, [diff])

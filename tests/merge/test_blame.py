@@ -49,11 +49,15 @@ async def test_members_that_still_help_on_their_own_tasks_cost_one_run_each():
 
 
 @pytest.mark.asyncio
-async def test_a_member_whose_gain_does_not_show_again_is_to_blame_itself():
+async def test_a_member_whose_gain_does_not_show_again_is_refused_without_a_gate():
     at = make_bench(world(a=([0, 20], []), lucky=([], []), c=([2, 22], [])))
     merge, members = merge_of(at, a=[20], lucky=[21], c=[22])
 
-    assert keys(await breakers(merge, members)) == ["lucky"]
+    union = await tournament(merge, members)
+
+    assert sorted(union.diff.ops) == ["a", "c"]
+    assert keys(merge.refused) == ["lucky"]
+    assert len(at.verifier.gated) == 2
 
 
 @pytest.mark.asyncio
