@@ -1,4 +1,4 @@
-"""Evolve prompts, rules and agent code against your own examples.
+"""Evolve prompts, rules and worked examples of an agent against examples of your own.
 
 `evolve` for scripts and ``await async_evolve(...)`` for async applications take the same
 parameters; everything else here is what can be plugged into them.

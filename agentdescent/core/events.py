@@ -43,13 +43,21 @@ class RolloutFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProposalMade(Event):
-    """A reflector has answered; `dropped` says why the answer is no candidate, or is ""."""
+    """A reflector has answered.
+
+    Attributes:
+        proposal: What it said.
+        dropped: Why that is no candidate: a `ProposalOutcome` value, or "".
+        reason: What the strategy says about that, or "".
+        delta: Reward with the edit minus reward without, on its own task, if that was measured.
+    """
 
     worker: int
     task_id: str
     version: int
     proposal: str | None
     dropped: str
+    reason: str
     delta: float | None
 
 

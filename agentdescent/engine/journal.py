@@ -152,4 +152,4 @@ class Journal:
         emit(RolloutFinished(*who, report.reward, report.seconds, error))
         if report.step in REFLECTION and not report.failure and not report.exhausted:
             delta = report.card.before_after_delta if report.card else None
-            emit(ProposalMade(*who, report.proposal, report.dropped, delta))
+            emit(ProposalMade(*who, report.proposal, report.dropped, report.reason, delta))

@@ -86,6 +86,7 @@ class Report:
         proposal: What `propose` returned.
         card: The evidence for a diff, or None.
         dropped: Why a proposal is no candidate: a `ProposalOutcome` value, or "".
+        reason: What the strategy says about that, for people.
         failure: What went wrong, or None.
         exhausted: The rollout ended because a budget is spent.
         seconds: Time in run and reward.
@@ -97,6 +98,7 @@ class Report:
     proposal: str | None = None
     card: EvidenceCard | None = None
     dropped: str = ""
+    reason: str = ""
     failure: Failure | None = None
     exhausted: bool = False
     seconds: float = 0.0

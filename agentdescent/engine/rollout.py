@@ -87,16 +87,16 @@ class Rollouts:
         answer = await self.propose(rendered, task, output, earned, leash=ticket.leash)
         report.proposal = check_proposal(task, answer)
         diff = await self._diff_of(report)
-        if isinstance(diff, str):
-            report.dropped = diff
+        if isinstance(diff, Dropped):
+            report.dropped, report.reason = diff.category, diff.reason
             return
         report.step = Step.VERIFY
         await self._weigh(report, diff, earned)
 
-    async def _diff_of(self, report: Report) -> Diff | str:
+    async def _diff_of(self, report: Report) -> Diff | Dropped:
         """The edit that was proposed, or why there is none."""
         if report.proposal is None or not report.proposal.strip():
-            return ProposalOutcome.NO_PROPOSAL
+            return Dropped(ProposalOutcome.NO_PROPOSAL)
         ticket = report.ticket
         head = ticket.snapshot
         made = await to_diff(
@@ -107,10 +107,8 @@ class Rollouts:
             head.version,
             self.artifact_id,
         )
-        if isinstance(made, Dropped):
-            return made.category
-        if made is None or not _changes(head.state, made.ops):
-            return ProposalOutcome.NO_OP
+        if made is None or (isinstance(made, Diff) and not _changes(head.state, made.ops)):
+            return Dropped(ProposalOutcome.NO_OP)
         return made
 
     async def _weigh(self, report: Report, diff: Diff, before: float) -> None:

@@ -62,7 +62,7 @@ class AuditScheduler:
 
     Each artifact starts with trust 1.0 in its cheap ranking. An agreement with the ground truth
     adds 0.25, up to 4; a disagreement halves it, down to 0.25. So one disagreement opens the
-    audit, and two agreements close it again.
+    audit, and one agreement closes it again.
 
     Attributes:
         audits: How often an audit was demanded.

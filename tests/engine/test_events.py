@@ -5,6 +5,7 @@ import subprocess
 import anyio
 import pytest
 
+from agentdescent import KeyedRules
 from agentdescent.core.events import (
     Committed,
     EvaluationFinished,
@@ -127,3 +128,19 @@ async def test_commits_name_their_round_and_reports_their_numbers(evolve_under, 
     assert f"AgentDescent-Round: {last}\n" in message
     reasons = [e.report.reason for e in of(MergeDecided, events) if e.report.accepted]
     assert reasons[0] == "P(delta>0) = 0.88 > 0.51; 0.000 -> 0.400"
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_listeners_hear_why_a_proposal_was_dropped(evolve_under):
+    world = HiddenRules(rules=1, per_rule=10)
+
+    async def propose(rendered, task, output, reward):
+        return "fmt:"
+
+    world.propose = propose
+    events, _ = await heard(
+        evolve_under, world, strategy=KeyedRules(["fmt"]), n_workers=1, rounds=1
+    )
+
+    assert [(e.dropped, bool(e.reason)) for e in of(ProposalMade, events)] == [("unparsable", True)]
