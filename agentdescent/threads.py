@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial, wraps
-from inspect import isawaitable, iscoroutinefunction, ismethod
+from inspect import isawaitable, iscoroutine, iscoroutinefunction, ismethod
 from queue import SimpleQueue
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -115,8 +115,8 @@ class DaemonThreads:
         except asyncio.CancelledError:
             if done.cancelled():
                 self.abandoned += 1
-            else:
-                done.exception()  # it came too late: the loop must not report it as lost
+            elif done.exception() is None:  # asked for, so that the loop does not report it as lost
+                _drop(done.result())
             raise
         finally:
             if leash is not None:
@@ -156,11 +156,17 @@ class DaemonThreads:
         if not self._closed:
             self._idle.append(jobs)
         if done.cancelled():
-            return
-        if outcome[1] is None:
+            _drop(outcome[0])
+        elif outcome[1] is None:
             done.set_result(outcome[0])
         else:
             done.set_exception(outcome[1])
+
+
+def _drop(value: object) -> None:
+    """Let a result go that came too late; Python complains of a coroutine that nobody awaits."""
+    if iscoroutine(value):
+        value.close()
 
 
 async def _to_the_end(done: "asyncio.Future[Any]") -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import inspect
 import subprocess
 import sys
 import threading
@@ -239,6 +240,31 @@ class TestDaemonThreads:
         gc.collect()
 
         assert (reports, threads.abandoned) == ([], 0)
+
+    @pytest.mark.asyncio
+    async def test_a_coroutine_that_comes_too_late_is_closed(self, threads):
+        with closed_gate() as gate:
+            late = anyio.sleep(0)
+            await abandon(partial(threads.run, lambda: (gate(), late)[1]), gate)
+            threads.close()
+            await gate.thread_ends()
+
+        assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED
+
+    @pytest.mark.asyncio
+    async def test_a_coroutine_that_meets_a_cancellation_is_closed(self, threads, monkeypatch):
+        loop, late = asyncio.get_running_loop(), anyio.sleep(0)
+        post = loop.call_soon_threadsafe
+        call = asyncio.ensure_future(threads.run(lambda: late))
+
+        def settle_then_cancel(settle, *args):
+            return post(lambda: (settle(*args), call.cancel()))
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", settle_then_cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+        assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED
 
     @pytest.mark.asyncio
     async def test_a_leash_counts_the_threads_it_waits_for(self, threads):
