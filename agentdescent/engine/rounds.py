@@ -150,11 +150,8 @@ class Rounds:
         index, self._round = self._round, self._round + 1
         units = await self._plan.units(index)
         tickets = [await self._ticket(unit, index) for unit in units if unit.worker in self._free]
-        if not units and not self._told_empty:
-            self._told_empty = True
-            self._shared.alerts.warn(
-                f"parallel planned no work for round {index}; rounds without any unit run nothing"
-            )
+        if not units:
+            await self._note_empty(index)
         paid = tickets[: self._pay_for(len(tickets))]
         if tickets and not paid:
             self._shared.stop.wind_down(StopReason.MAX_ROLLOUTS)
@@ -165,6 +162,14 @@ class Rounds:
         self._free -= self._due.keys()
         self._opened.set()
         self._opened = anyio.Event()
+
+    async def _note_empty(self, index: int) -> None:
+        await checkpoint()  # else rounds that run nothing would starve the loop
+        if not self._told_empty:
+            self._told_empty = True
+            self._shared.alerts.warn(
+                f"parallel planned no work for round {index}; rounds without any unit run nothing"
+            )
 
     async def _ticket(self, unit: WorkUnit, index: int) -> Ticket:
         worker = unit.worker

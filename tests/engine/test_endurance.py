@@ -102,3 +102,17 @@ async def test_a_run_whose_every_thread_hangs_ends_with_the_timeout_as_its_error
     assert result.stop_reason == "error"
     assert result.error.startswith("TimeoutError: ")
     assert (result.rollouts, result.abandoned) == (0, 4)
+
+
+@pytest.mark.filterwarnings("ignore:parallel planned no work")
+async def test_rounds_without_any_work_can_be_cancelled():
+    class Nothing:
+        name = "nothing"
+
+        def plan(self, n_workers, round_index, keys):
+            return []
+
+    with anyio.move_on_after(0.05) as scope:
+        await in_rounds(World(), parallel=Nothing(), rounds=10**9)
+
+    assert scope.cancelled_caught
