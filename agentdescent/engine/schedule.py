@@ -70,7 +70,8 @@ class Picker:
         Raises:
             PluginError: If the sampler raises or names a task that is not in the unit.
         """
-        await self.record_all()
+        if self._unrecorded:
+            await self.record_all()
         name: Any = await consult("task_sampler", self._sampler.pick, unit.keys, turn)
         if name not in unit.keys:
             raise PluginError(
