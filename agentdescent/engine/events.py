@@ -98,6 +98,8 @@ class Events:
     ) -> None:
         async for event in inbox:
             await self._tell(index, listener, event)
+            while inbox.statistics().current_buffer_used:  # all of it, before workers go on
+                await self._tell(index, listener, inbox.receive_nowait())
         inbox.close()
 
     async def _tell(self, index: int, listener: Listener, event: Event) -> None:

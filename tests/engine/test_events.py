@@ -94,6 +94,22 @@ async def test_a_slow_listener_loses_events_instead_of_slowing_workers(evolve_un
 
 @pytest.mark.asyncio
 @pytest.mark.looptime(start=0)
+async def test_a_listener_that_does_not_wait_misses_nothing_of_an_instantaneous_run(evolve_under):
+    world = HiddenRules(rules=10, per_rule=300)
+
+    async def run(rendered, task):
+        return rendered
+
+    world.run = run
+    events, result = await heard(evolve_under, world, n_workers=64, rounds=3)
+
+    held_out = 1200
+    assert len(of(EvaluationFinished, events)) > 2 * held_out
+    assert result.events_dropped == 0
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
 async def test_a_cancelled_run_still_tells_everything_that_happened(evolve_under):
     world = HiddenRules(run_s=1.0)
     events = []
