@@ -38,3 +38,13 @@ def evolve_under(schedule: str) -> Evolve:
         return await async_evolve(tasks, reward, asynchronous=True, **options)
 
     return evolve
+
+
+@pytest.fixture
+def evolve_world(evolve_under: Evolve) -> Evolve:
+    """`evolve_under` for a world; its parts can be replaced by name."""
+
+    async def evolve(world: Any, **options: Any) -> EvolutionResult:
+        return await evolve_under(**{**world.parts, **options})
+
+    return evolve

@@ -314,7 +314,7 @@ async def test_a_scorer_reads_the_key_it_was_given(refusal, world):
 @pytest.mark.asyncio
 async def test_a_script_call_inside_a_running_loop_says_what_to_await(world):
     with pytest.raises(RunningLoopError, match="running event loop") as caught:
-        evolve(world.tasks, world.reward, run=world.run, propose=world.propose)
+        evolve(**world.parts)
 
     assert isinstance(caught.value, RuntimeError)
     assert "await async_evolve(...)" in str(caught.value)
@@ -325,10 +325,7 @@ async def test_a_script_call_inside_a_running_loop_says_what_to_await(world):
 def test_a_script_is_refused_in_the_same_words(world, asynchronous):
     with pytest.raises(ValueError, match=r"^patience must be >= 1, got 0; give a value in range$"):
         evolve(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             patience=0,
             asynchronous=asynchronous,
         )
@@ -338,11 +335,11 @@ def test_a_script_is_refused_in_the_same_words(world, asynchronous):
 
 def test_an_unknown_argument_is_a_type_error(world):
     with pytest.raises(TypeError, match="max_round"):
-        evolve(world.tasks, world.reward, run=world.run, propose=world.propose, max_round=3)
+        evolve(**world.parts, max_round=3)
 
 
 def test_an_empty_repo_path_is_refused():
     world = HiddenRules()
 
     with pytest.raises(ValueError, match="repo_path='' names no directory"):
-        evolve(world.tasks, world.reward, run=world.run, propose=world.propose, repo_path="")
+        evolve(**world.parts, repo_path="")

@@ -17,7 +17,7 @@ from agentdescent import (
 )
 from agentdescent.core.events import Committed, RolloutFinished
 from agentdescent.ledger import MemoryLedger
-from support.router import RouterStrategy, RouterWorld
+from support.router import RouterWorld
 from support.toy import HiddenRules
 
 SEEDS = range(10)
@@ -26,12 +26,7 @@ SEEDS = range(10)
 async def route(seed, n_workers, **options):
     world = RouterWorld(seed=seed, clusters=24)  # at least one for every worker
     return await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
-        strategy=RouterStrategy(),
-        held_out_frac=world.held_out_frac,
+        **world.parts,
         n_workers=n_workers,
         target_reward=0.98,
         ledger=MemoryLedger(),
@@ -61,10 +56,7 @@ class OnePrompt(HiddenRules):
 async def rewrite(seed, **options):
     world = OnePrompt(rules=5, per_rule=8, run_s=0.05)
     return await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         strategy=SingleSlot("Follow these rules:"),
         shuffle=True,
         seed=seed,
@@ -111,10 +103,7 @@ async def test_a_run_that_mostly_discards_its_evidence_says_what_to_turn():
     world = HiddenRules(run_s=0.1)
     with pytest.warns(RuntimeWarning, match="discarded as stale; lower async_ratio"):
         result = await async_evolve(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             max_iters=30,
             staleness_policy=DiscardAll(),
             ledger=MemoryLedger(),
@@ -142,10 +131,7 @@ async def test_a_task_is_not_rolled_out_again_while_its_diff_is_not_judged(n_wor
     events = []
 
     await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         held_out_frac=0.75,
         n_workers=n_workers,
         task_sampler=sampler,
@@ -185,10 +171,7 @@ def test_a_script_is_warned_about_exactly_what_means_something_else(arguments, e
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = evolve(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             asynchronous=True,
             ledger=MemoryLedger(),
             **arguments,

@@ -23,20 +23,6 @@ from support.worlds import (
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime(start=0)]
 
 
-@pytest.fixture
-def evolve_world(evolve_under):
-    async def attempt(world, **options):
-        return await evolve_under(
-            world.tasks,
-            options.pop("reward", world.reward),
-            run=world.run,
-            propose=options.pop("propose", world.propose),
-            **options,
-        )
-
-    return attempt
-
-
 class TestRollouts:
     @pytest.mark.parametrize("budget", [1, 6, 10])
     async def test_exactly_as_many_are_measured(self, evolve_world, schedule, budget):
@@ -198,9 +184,7 @@ class TestSeconds:
     async def test_without_barriers_the_limit_is_twenty(self, looptime):
         world = World()
 
-        result = await async_evolve(
-            world.tasks, world.reward, run=world.run, propose=world.propose, ledger=MemoryLedger()
-        )
+        result = await async_evolve(**world.parts, ledger=MemoryLedger())
 
         assert looptime == 20
         assert result.stop_reason == "max_seconds"

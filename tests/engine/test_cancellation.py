@@ -31,10 +31,7 @@ async def test_cancelling_stops_every_rollout_and_hands_out_the_partial_result(
 
     with anyio.move_on_after(20.5) as scope:
         await evolve_under(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             rounds=1000,
             on_event=listen,
         )
@@ -55,10 +52,7 @@ async def test_a_commit_under_way_is_finished_before_the_cancellation_goes_on(lo
 
     with anyio.move_on_after(8):
         await async_evolve(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             self_verify=False,
             asynchronous=False,
             max_concurrency=4,
@@ -79,10 +73,7 @@ async def test_leaving_takes_no_longer_than_the_ledger_needs(evolve_under, tmp_p
 
     with anyio.move_on_after(0.3):
         await evolve_under(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             rounds=100_000,
             repo_path=tmp_path,
         )
@@ -104,9 +95,7 @@ async def test_three_runs_in_one_loop_do_not_disturb_each_other(evolve_under):
     results = {}
 
     async def evolve(world):
-        results[world.rules] = await evolve_under(
-            world.tasks, world.reward, run=world.run, propose=world.propose, ledger=MemoryLedger()
-        )
+        results[world.rules] = await evolve_under(**world.parts, ledger=MemoryLedger())
 
     async with anyio.create_task_group() as group:
         for world in worlds:

@@ -66,10 +66,7 @@ class Descent(FromScratch):
 
 async def evolve_with(evolve, world, factory, **options):
     return await evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         aggregator_factory=factory,
         **options,
     )
@@ -182,9 +179,7 @@ class Busy(MemoryLedger):
 async def test_a_busy_ledger_is_waited_for(evolve_under):
     world = HiddenRules(run_s=0.1)
 
-    result = await evolve_under(
-        world.tasks, world.reward, run=world.run, propose=world.propose, ledger=Busy(2)
-    )
+    result = await evolve_under(**world.parts, ledger=Busy(2))
 
     assert (result.error, result.final_reward) == (None, 1.0)
 
@@ -196,10 +191,7 @@ async def test_a_ledger_that_stays_busy_ends_the_run(evolve_under):
 
     with pytest.warns(RuntimeWarning, match="stopped early.*LedgerBusy"):
         result = await evolve_under(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             rounds=50,
             ledger=Busy(99),
         )
@@ -218,10 +210,7 @@ async def test_a_failed_last_promotion_is_told_and_costs_nothing_else(evolve_und
     world = HiddenRules(run_s=0.1)
     with pytest.warns(RuntimeWarning, match="last promotion failed with LedgerBusy"):
         result = await evolve_under(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             target_reward=1.0,
             ledger=NoPromotion(),
         )
@@ -280,10 +269,7 @@ async def test_a_run_that_cannot_measure_its_final_version_says_so():
 
     with pytest.warns(RuntimeWarning, match="could not be measured"):
         result = await async_evolve(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             self_verify=False,
             asynchronous=False,
             n_workers=1,

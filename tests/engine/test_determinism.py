@@ -10,7 +10,7 @@ import pytest
 
 from agentdescent import async_evolve
 from agentdescent.ledger import MemoryLedger
-from support.router import RouterStrategy, RouterWorld
+from support.router import RouterWorld
 
 TESTS = Path(__file__).parents[1]
 
@@ -22,12 +22,7 @@ def without_seconds(history):
 async def route(max_concurrency, run_s, **options):
     world = RouterWorld(seed=3, run_s=run_s, propose_s=run_s / 3, clusters=12)
     return await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
-        strategy=RouterStrategy(),
-        held_out_frac=world.held_out_frac,
+        **world.parts,
         asynchronous=False,
         rounds=10,
         n_workers=8,

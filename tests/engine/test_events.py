@@ -22,10 +22,7 @@ from support.toy import HiddenRules
 async def heard(evolve, world, *listeners, **options):
     events = []
     result = await evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         on_event=[events.append, *listeners],
         **options,
     )
@@ -116,10 +113,7 @@ async def test_a_cancelled_run_still_tells_everything_that_happened(evolve_under
 
     with anyio.move_on_after(10.5):
         await evolve_under(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             rounds=100,
             on_event=events.append,
         )

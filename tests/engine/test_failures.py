@@ -35,9 +35,7 @@ class Flaky(HiddenRules):
 async def test_one_429_costs_neither_a_round_nor_the_result(evolve_under):
     world = Flaky(lambda call: call == 15, run_s=0.1)
 
-    result = await evolve_under(
-        world.tasks, world.reward, run=world.run, propose=world.propose, rounds=20
-    )
+    result = await evolve_under(**world.parts, rounds=20)
 
     assert result.error is None
     assert result.final_reward == 1.0
@@ -50,10 +48,7 @@ async def test_twenty_rounds_stay_twenty_when_a_call_fails():
     world = Flaky(lambda call: call == 5)
 
     result = await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         asynchronous=False,
         rounds=20,
         ledger=MemoryLedger(),
@@ -69,9 +64,7 @@ async def test_twenty_rounds_stay_twenty_when_a_call_fails():
 async def test_a_backend_that_fails_one_call_in_three_retires_nobody(evolve_under):
     world = Flaky(lambda call: call % 3 == 0, run_s=0.1)
 
-    result = await evolve_under(
-        world.tasks, world.reward, run=world.run, propose=world.propose, rounds=30
-    )
+    result = await evolve_under(**world.parts, rounds=30)
 
     assert result.error is None
     assert result.retired_workers == 0
@@ -86,9 +79,7 @@ async def test_a_dead_backend_ends_soon_and_its_first_error_is_reported(
     world = Flaky(lambda call: True)
 
     with pytest.warns(RuntimeWarning, match="stopped early after 0 round"):
-        result = await evolve_under(
-            world.tasks, world.reward, run=world.run, propose=world.propose, rounds=30
-        )
+        result = await evolve_under(**world.parts, rounds=30)
 
     assert result.error == "RateLimited: 429 slow down"
     assert result.stop_reason == "error"
@@ -105,10 +96,7 @@ async def test_a_backend_that_dies_midway_keeps_the_artifact(evolve_under):
     world = Flaky(lambda call: call > 60, run_s=0.1)
 
     result = await evolve_under(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         rounds=10,
         max_seconds=60,
     )
@@ -156,10 +144,7 @@ async def test_a_ledger_that_breaks_ends_the_run_with_the_artifact_in_hand(evolv
 
     with pytest.warns(RuntimeWarning, match="stopped early"):
         result = await evolve_under(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             n_workers=1,
             rounds=50,
             ledger=BreaksAfter(2),
@@ -190,10 +175,7 @@ async def test_an_aggregator_that_fails_once_loses_nothing(evolve_under):
     world = HiddenRules(rules=4, run_s=0.1)
 
     result = await evolve_under(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         rounds=1,
         aggregator_factory=Stumbles,
     )
@@ -215,10 +197,7 @@ async def test_a_merge_that_keeps_failing_warns_once_and_the_run_goes_on(evolve_
     world = HiddenRules(run_s=0.1)
     with pytest.warns(RuntimeWarning) as caught:
         result = await evolve_under(
-            world.tasks,
-            world.reward,
-            run=world.run,
-            propose=world.propose,
+            **world.parts,
             rounds=50,
             async_ratio=0,
             max_seconds=300,
@@ -259,9 +238,7 @@ async def test_a_failed_held_out_score_costs_its_round_only_its_entry(evolve_und
 
     world = Outage(run_s=1.0)
 
-    result = await evolve_under(
-        world.tasks, world.reward, run=world.run, propose=world.propose, rounds=12, n_workers=2
-    )
+    result = await evolve_under(**world.parts, rounds=12, n_workers=2)
 
     assert result.error is None
     assert result.final_reward == 1.0

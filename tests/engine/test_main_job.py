@@ -10,7 +10,7 @@ from support.toy import HiddenRules, final_rules
 async def test_every_hidden_rule_is_found_and_committed(evolve_under):
     world = HiddenRules(rules=4)
 
-    result = await evolve_under(world.tasks, world.reward, run=world.run, propose=world.propose)
+    result = await evolve_under(**world.parts)
 
     assert final_rules(result.rendered) == ["rule0", "rule1", "rule2", "rule3"]
     assert (result.initial_reward, result.final_reward) == (0.0, 1.0)
@@ -22,7 +22,7 @@ async def test_every_hidden_rule_is_found_and_committed(evolve_under):
 async def test_calls_are_counted_exactly(evolve_under):
     world = HiddenRules()
 
-    result = await evolve_under(world.tasks, world.reward, run=world.run, propose=world.propose)
+    result = await evolve_under(**world.parts)
 
     assert result.actor_calls == len(world.calls)
     assert result.usage.calls == len(world.calls)
@@ -33,10 +33,7 @@ async def test_a_met_target_ends_the_run(evolve_under):
     world = HiddenRules()
 
     result = await evolve_under(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         rounds=50,
         target_reward=1.0,
     )

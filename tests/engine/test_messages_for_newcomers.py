@@ -32,7 +32,7 @@ async def test_held_out_tasks_that_can_never_be_scored_are_an_error_with_its_tas
     with pytest.warns(
         RuntimeWarning, match=r"LookupError: no such gold; it began scoring held-out task 't5-3'"
     ):
-        result = await evolve_under(world.tasks, world.reward, run=world.run, propose=world.propose)
+        result = await evolve_under(**world.parts)
 
     assert result.stop_reason == "error"
     assert result.error == "LookupError: no such gold"
@@ -57,14 +57,14 @@ def test_a_typo_in_an_argument_is_answered_with_the_nearest_name():
     with pytest.raises(
         TypeError, match=r"evolve\(\) got an unexpected .*'n_worker'; did you mean n_workers\?"
     ):
-        evolve(WORLD.tasks, WORLD.reward, run=WORLD.run, propose=WORLD.propose, n_worker=3)
+        evolve(**WORLD.parts, n_worker=3)
     with pytest.raises(TypeError, match=r"evolve\(\) missing a required argument: 'reward'$"):
         evolve(WORLD.tasks)
 
 
 def test_a_class_is_not_an_instance():
     with pytest.raises(TypeError, match="strategy is the class SingleSlot; give an instance of it"):
-        evolve(WORLD.tasks, WORLD.reward, run=WORLD.run, propose=WORLD.propose, strategy=SingleSlot)
+        evolve(**WORLD.parts, strategy=SingleSlot)
     with pytest.raises(TypeError, match="agent is the class LLMAgent; give an instance of it"):
         evolve(WORLD.tasks, WORLD.reward, agent=LLMAgent)
 
@@ -88,10 +88,7 @@ def test_warnings_point_at_the_caller_s_own_line():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         evolve(
-            WORLD.tasks,
-            WORLD.reward,
-            run=WORLD.run,
-            propose=WORLD.propose,
+            **WORLD.parts,
             asynchronous=True,
             max_iters=4,
             ledger=MemoryLedger(),

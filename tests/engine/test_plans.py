@@ -10,10 +10,7 @@ from support.toy import HiddenRules
 
 async def in_rounds(world, **options):
     return await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         asynchronous=False,
         ledger=MemoryLedger(),
         **options,

@@ -34,10 +34,7 @@ async def test_a_hanging_coroutine_is_cancelled_at_the_deadline(looptime):
     world = Hanging(stuck="t0-0")
 
     result = await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         asynchronous=False,
         rounds=3,
         n_workers=2,
@@ -71,10 +68,7 @@ async def test_a_slow_cleanup_is_not_waited_for_and_its_worker_sits_out(looptime
     world = SlowCleanup(stuck="t0-0")
 
     result = await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         self_verify=False,
         asynchronous=False,
         rounds=4,
@@ -179,10 +173,7 @@ async def test_a_late_answer_of_a_called_off_rollout_makes_the_run_alive_again(l
     world = Stubborn(rules=1, per_rule=10)
 
     result = await async_evolve(
-        world.tasks,
-        world.reward,
-        run=world.run,
-        propose=world.propose,
+        **world.parts,
         self_verify=False,
         asynchronous=False,
         rounds=4,

@@ -22,20 +22,6 @@ from support.worlds import (
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime(start=0)]
 
 
-@pytest.fixture
-def evolve_world(evolve_under):
-    async def attempt(world, **options):
-        return await evolve_under(
-            world.tasks,
-            options.pop("reward", world.reward),
-            run=world.run,
-            propose=options.pop("propose", world.propose),
-            **options,
-        )
-
-    return attempt
-
-
 class TestTarget:
     async def test_a_first_artifact_that_meets_it_is_returned_untouched(self, evolve_world):
         world = World()

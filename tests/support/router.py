@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 
@@ -71,6 +72,18 @@ class RouterWorld:
             *(self._task(f"c{i}", items) for i, items in enumerate(by_keyword) if items),
             *(self._task(f"h{i}", items) for i, items in enumerate(dealt)),
         ]
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Its tasks and functions, as `evolve` takes them."""
+        return {
+            "tasks": self.tasks,
+            "reward": self.reward,
+            "run": self.run,
+            "propose": self.propose,
+            "strategy": RouterStrategy(),
+            "held_out_frac": self.held_out_frac,
+        }
 
     @property
     def held_out_frac(self) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 
@@ -29,6 +30,16 @@ class HiddenRules:
             for copy in range(self.per_rule)
             for rule in range(self.rules)
         ]
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Its tasks and functions, as `evolve` takes them."""
+        return {
+            "tasks": self.tasks,
+            "reward": self.reward,
+            "run": self.run,
+            "propose": self.propose,
+        }
 
     async def run(self, rendered: str, task: Task) -> str:
         self.calls.append(f"run {task.id}")
