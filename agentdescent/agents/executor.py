@@ -5,6 +5,8 @@ from inspect import isawaitable
 from types import CoroutineType
 from typing import Any
 
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from agentdescent.agents.metering import Counted
 from agentdescent.core.leash import Leash
 from agentdescent.core.protocols import Door
@@ -49,6 +51,7 @@ class Executor:
             call = self._at_once(function)
         else:
             call = self._in_a_thread(function)
+            return self._unless_cancelled(self._counted(call)) if counts else call
         return self._counted(call) if counts else call
 
     def _counted(self, door: Door) -> Door:
@@ -58,6 +61,15 @@ class Executor:
             spend.reserve(Unit.CALL)
             with Counted(usage):
                 return await door(*args, leash=leash)
+
+        return call
+
+    def _unless_cancelled(self, door: Door) -> Door:
+        """What is cancelled before its thread could begin is not made, and so not paid for."""
+
+        async def call(*args: Any, leash: Leash | None = None) -> Any:
+            await checkpoint_if_cancelled()
+            return await door(*args, leash=leash)
 
         return call
 

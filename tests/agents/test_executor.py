@@ -220,6 +220,17 @@ class TestCalls:
 
         assert made == []
 
+    async def test_a_thread_that_is_cancelled_before_it_begins_costs_nothing(self, threads, usage):
+        spend = Spend({})
+        door = Executor(threads, spend, usage).door(here, counts=True)
+
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await door("text", None)
+
+        assert scope.cancelled_caught
+        assert (spend.used(Unit.CALL), usage.calls) == (0, 0)
+
     async def test_usage_has_every_counted_call_and_its_failure(self, make, usage):
         async def run(error):
             if error is not None:
