@@ -86,7 +86,7 @@ def tell(event: Event) -> None:
         case RunStarted():
             print(f"held-out reward before: {event.initial_reward:.3f}\n")
         case MergeDecided(report=merge):
-            print(f"round {event.round}: {merge.category}, P(gain) = {merge.prob_improve:.3f}")
+            print(f"round {event.round}: {merge.category}, {merge.reason}")
             for category, rule in merge.accepted.ops.items() if merge.accepted else ():
                 print(f"  {category}: {rule}")
         case RunEnded(result=result):
