@@ -106,7 +106,7 @@ def one_run(
     system: str, workload: str, schedule: str, n_workers: int, per_worker: int, watch: bool
 ) -> Measurement:
     """Run `system` ("ours" or "floor") once, in this process."""
-    world = World(workload, max(24, n_workers))
+    world = World(workload, max(24, 2 * n_workers))
     rollouts = n_workers * per_worker
     waited = [0.0]
     cpu, began = time.process_time(), time.perf_counter()
