@@ -240,6 +240,18 @@ async def _seated(seat: _Seat, awaitable: Awaitable[T]) -> T:
         _seat.reset(token)
 
 
+def called(function: Callable[..., T], *args: object) -> T:
+    """Call user code on the loop.
+
+    Raises:
+        BackendError: If it raised a cancellation, for which nobody can have asked.
+    """
+    try:
+        return function(*args)
+    except asyncio.CancelledError as error:
+        raise _from_within(function, error) from error
+
+
 async def awaited(awaitable: Awaitable[T]) -> T:
     """Await user code on the loop.
 

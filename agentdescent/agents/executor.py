@@ -11,7 +11,7 @@ from agentdescent.agents.metering import Counted
 from agentdescent.core.leash import Leash
 from agentdescent.core.protocols import Door
 from agentdescent.core.spend import Spend, Unit
-from agentdescent.threads import DaemonThreads, follow, is_async
+from agentdescent.threads import DaemonThreads, called, follow, is_async
 from agentdescent.usage import Usage
 
 __all__ = ["Executor", "is_async"]
@@ -85,7 +85,7 @@ class Executor:
         threads = self._threads
 
         async def call(*args: Any, leash: Leash | None = None) -> Any:
-            value = function(*args)
+            value = called(function, *args)
             return await follow(value, threads, leash) if isawaitable(value) else value
 
         return call

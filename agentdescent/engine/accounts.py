@@ -11,7 +11,7 @@ from agentdescent.engine.journal import Journal
 from agentdescent.engine.messages import Snapshot
 from agentdescent.engine.recorder import Recorder
 from agentdescent.engine.shared import Shared
-from agentdescent.errors import LedgerError, describe
+from agentdescent.errors import describe
 from agentdescent.result import EvolutionResult
 from agentdescent.threads import DaemonThreads
 from agentdescent.usage import Usage
@@ -109,7 +109,7 @@ class Accounts:
     async def _log(self, store: LedgerStore) -> list[str]:
         try:
             return await store.log(limit=LOG_LINES)
-        except LedgerError:
+        except Exception:  # noqa: BLE001 - a log is no reason to lose a result
             return []
 
     def _draw_up(self, reason: StopReason) -> EvolutionResult:

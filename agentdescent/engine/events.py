@@ -11,7 +11,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from agentdescent.core.events import Event
 from agentdescent.engine.alerts import Alerts
 from agentdescent.errors import describe
-from agentdescent.threads import awaited
+from agentdescent.threads import awaited, called
 
 BACKLOG = 1024
 """Events a listener may lag behind before it loses some."""
@@ -106,7 +106,7 @@ class Events:
         if event is self._last:
             self._through.add(index)
         try:
-            answer = listener(event)
+            answer = called(listener, event)
             if isawaitable(answer):
                 await awaited(answer)
         except Exception as error:  # noqa: BLE001 - a listener never ends a run

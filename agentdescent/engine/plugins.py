@@ -7,7 +7,7 @@ from typing import Any
 from agentdescent.core.diff import Diff, Dropped, State
 from agentdescent.core.protocols import Strategy
 from agentdescent.errors import ContractError, PluginError, describe
-from agentdescent.threads import awaited
+from agentdescent.threads import awaited, called
 
 
 def ask(role: str, method: Callable[..., Any], *args: object) -> Any:
@@ -17,7 +17,7 @@ def ask(role: str, method: Callable[..., Any], *args: object) -> Any:
         PluginError: If it raises, with the original error as `__cause__`.
     """
     try:
-        return method(*args)
+        return called(method, *args)
     except ContractError:
         raise
     except Exception as error:

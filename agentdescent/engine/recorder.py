@@ -15,7 +15,7 @@ from agentdescent.engine.journal import Journal, Window
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import describe
 from agentdescent.result import RoundInfo
-from agentdescent.threads import awaited
+from agentdescent.threads import awaited, called
 
 OnRound = Callable[[RoundInfo], Any]
 
@@ -110,7 +110,7 @@ class Recorder:
         if self._on_round is None:
             return
         try:
-            answer = self._on_round(info)
+            answer = called(self._on_round, info)
             if isawaitable(answer):
                 await awaited(answer)
         except Exception as error:  # noqa: BLE001 - a progress callback never ends a run

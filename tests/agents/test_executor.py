@@ -147,6 +147,17 @@ async def test_a_cancellation_of_the_users_making_does_not_end_the_worker(make):
 
 
 @pytest.mark.asyncio
+async def test_neither_does_one_that_a_pure_function_raises(make):
+    def gives_up():
+        raise asyncio.CancelledError
+
+    gives_up.is_pure = True
+
+    with pytest.raises(BackendError, match="gives_up ended with CancelledError of its own making"):
+        await make(gives_up)()
+
+
+@pytest.mark.asyncio
 async def test_blocking_calls_of_async_code_are_the_runs(make, threads):
     async def run():
         return await in_thread(lambda: threads.running)

@@ -185,3 +185,14 @@ async def test_a_foreign_commit_that_a_failing_step_came_upon_is_not_counted(evo
 
     assert result.version == 2
     assert "committed" not in result.outcomes()
+
+
+async def test_a_ledger_that_cannot_tell_its_log_costs_the_log_alone(evolve_world):
+    class Forgetful(MemoryLedger):
+        async def log(self, branch="dev", limit=20):
+            raise ConnectionError("no answer")
+
+    result = await evolve_world(ledger=Forgetful())
+
+    assert result.ledger_log == []
+    assert (result.error, result.final_reward) == (None, 1.0)

@@ -25,6 +25,13 @@ async def gives_up(*_):
     raise asyncio.CancelledError
 
 
+def gives_up_at_once(*_):
+    raise asyncio.CancelledError
+
+
+either_way = pytest.mark.parametrize("failing", [gives_up, gives_up_at_once])
+
+
 @pytest.fixture
 def evolve_world(evolve_under):
     async def attempt(world=None, **options):
@@ -35,10 +42,11 @@ def evolve_world(evolve_under):
     return attempt
 
 
-def own(kind, method):
-    return type("Own", (kind,), {method: staticmethod(gives_up)})
+def own(kind, method, failing):
+    return type("Own", (kind,), {method: staticmethod(failing)})
 
 
+@either_way
 @pytest.mark.parametrize(
     ("role", "kind", "method"),
     [
@@ -47,22 +55,30 @@ def own(kind, method):
         ("task_sampler", RoundRobin, "record"),
     ],
 )
-async def test_a_plugin_that_raises_one_is_broken(evolve_world, role, kind, method):
-    error = await broken(PluginError, evolve_world(**{role: own(kind, method)()}))
+async def test_a_plugin_that_raises_one_is_broken(evolve_world, role, kind, method, failing):
+    error = await broken(PluginError, evolve_world(**{role: own(kind, method, failing)()}))
 
-    assert str(error).startswith(f"{role} failed in gives_up: BackendError: gives_up ended with ")
-
-
-async def test_a_plan_that_raises_one_is_broken():
-    error = await broken(PluginError, in_rounds(World(), parallel=own(DataParallel, "plan")()))
-
-    assert str(error).startswith("parallel failed in gives_up: BackendError: ")
+    name = failing.__name__
+    assert str(error).startswith(f"{role} failed in {name}: BackendError: {name} ended with ")
 
 
+@either_way
+async def test_a_plan_that_raises_one_is_broken(failing):
+    parallel = own(DataParallel, "plan", failing)()
+
+    error = await broken(PluginError, in_rounds(World(), parallel=parallel))
+
+    assert str(error).startswith(f"parallel failed in {failing.__name__}: BackendError: ")
+
+
+@either_way
 @pytest.mark.parametrize("callback", ["on_round", "on_event"])
-async def test_a_callback_that_raises_one_is_reported_and_the_run_goes_on(evolve_world, callback):
-    with pytest.warns(RuntimeWarning, match="raised BackendError: gives_up ended with Cancelled"):
-        result = await evolve_world(**{callback: gives_up})
+async def test_a_callback_that_raises_one_is_reported_and_the_run_goes_on(
+    evolve_world, callback, failing
+):
+    reported = f"raised BackendError: {failing.__name__} ended with CancelledError"
+    with pytest.warns(RuntimeWarning, match=reported):
+        result = await evolve_world(**{callback: failing})
 
     assert result.error is None
     assert result.final_reward == 1.0
