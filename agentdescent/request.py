@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any
 
 from agentdescent.config import AggregatorConfig, RunConfig, validated
@@ -200,7 +201,17 @@ def _actor(options: Mapping[str, Any]) -> tuple[Callable[..., Any], Callable[...
         )
     check_callable("run", run, ("rendered", "task"))
     check_callable("propose", propose, ("rendered", "task", "output", "reward"))
+    for name, function in (("run", run), ("propose", propose)):
+        _refuse_generator(name, function)
     return run, propose
+
+
+def _refuse_generator(name: str, function: Callable[..., Any]) -> None:
+    if isgeneratorfunction(function) or isasyncgenfunction(function):
+        raise TypeError(
+            f"{name} is a generator function, of which the run could use only the generator; let "
+            "it return its result, as `def` or `async def`"
+        )
 
 
 def _bound(propose: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:

@@ -69,6 +69,14 @@ def test_a_class_is_not_an_instance():
         evolve(WORLD.tasks, WORLD.reward, agent=LLMAgent)
 
 
+def test_a_generator_function_is_refused():
+    async def run(rendered, task):
+        yield rendered
+
+    with pytest.raises(TypeError, match="run is a generator function"):
+        evolve(WORLD.tasks, WORLD.reward, run=run, propose=WORLD.propose)
+
+
 @pytest.mark.parametrize("make", [LLMAgent, reflector])
 def test_a_model_s_name_is_no_completion(make):
     with pytest.raises(TypeError, match=r"completion must be a function .* got str 'gpt-4'"):
