@@ -10,6 +10,10 @@
         * PluginError               a strategy, sampler, plan or aggregator has a bug
     * BackendError                  a model, tool or network failed: retried, absorbed, reported
         * EvaluationFailed          a held-out task could not be scored, original as `__cause__`
+        * AgentError                an agent or another program behind a command line failed
+            * CommandNotStarted     there is no such program, or it could not be started
+            * CommandTimeout        it ran for too long, and was ended
+            * CommandFailed         it ended with another status than 0, or without an answer
     * LedgerError                   the git store failed: the run ends, the artifact is kept
         * CASConflict               another writer was first; the evidence is filed again
         * LedgerBusy                the lock could not be had in time; worth another try
@@ -85,6 +89,22 @@ class EvaluationFailed(BackendError):
         super().__init__(f"task {task_id!r} could not be scored: {describe(cause)}")
         self.task_id = task_id
         self.__cause__: BaseException | None = cause
+
+
+class AgentError(BackendError):
+    """An agent, or another program behind a command line, failed."""
+
+
+class CommandNotStarted(AgentError):
+    """A program could not be started; the operating system's reason is `__cause__`."""
+
+
+class CommandTimeout(AgentError):
+    """A program was ended because it ran for too long."""
+
+
+class CommandFailed(AgentError):
+    """A program ended with another status than 0, or without an answer."""
 
 
 class LedgerError(AgentDescentError, RuntimeError):
