@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+from anyio.from_thread import BlockingPortal
 
 from agentdescent import ledger
 from agentdescent.agents.executor import Executor
+from agentdescent.calls import Role, RunCalls, calls_of
 from agentdescent.config import AggregatorConfig
 from agentdescent.console import log_progress, progress_on_log
 from agentdescent.core.artifact import TEXT_CONTRACT, EvolvingArtifact
@@ -37,6 +39,7 @@ from agentdescent.engine.rounds import Plan, Rounds
 from agentdescent.engine.schedule import Picker, Schedule
 from agentdescent.engine.shared import Shared
 from agentdescent.engine.view import LedgerView
+from agentdescent.errors import ungrouped
 from agentdescent.evaluate.memo import Memo
 from agentdescent.evaluate.pool import EvaluationPool, widths
 from agentdescent.evaluate.verifier import Verifier
@@ -57,10 +60,25 @@ async def carry_out(request: Request) -> EvolutionResult:
         stack.enter_context(seated(threads))
         if request.config.verbose:
             stack.enter_context(progress_on_log())
-        async with _open_ledger(request) as store:
+        spend = Spend(_limits(request))
+        async with _open_calls(RunCalls(spend, request.usage)), _open_ledger(request) as store:
             stored = await _stored(request, store)
-            parts = _Assembly(request, store, stored, threads).parts()
+            parts = _Assembly(request, store, stored, spend, threads).parts()
             return await evolve_parts(parts)
+
+
+@asynccontextmanager
+async def _open_calls(calls: RunCalls) -> AsyncGenerator[None]:
+    """Let the completions called in the block belong to `calls`, and close what they opened."""
+    with calls_of(calls), ungrouped():
+        try:
+            async with BlockingPortal() as calls.portal:
+                try:
+                    yield
+                finally:
+                    await calls.portal.stop(cancel_remaining=True)
+        finally:
+            await calls.aclose()
 
 
 @asynccontextmanager
@@ -105,7 +123,12 @@ class _Assembly:
     """Wires one run together, from the bottom up."""
 
     def __init__(
-        self, request: Request, store: LedgerStore, stored: Stored, threads: DaemonThreads
+        self,
+        request: Request,
+        store: LedgerStore,
+        stored: Stored,
+        spend: Spend,
+        threads: DaemonThreads,
     ) -> None:
         self._request = request
         self._store = store
@@ -117,7 +140,7 @@ class _Assembly:
         self._events = Events(listeners, request.on_end, request.alerts)
         self._shared = Shared(
             head=Head(Snapshot(stored.version, state, rendered)),
-            spend=Spend(_limits(request)),
+            spend=spend,
             health=Health(
                 config.max_worker_errors,
                 config.n_workers,
@@ -141,8 +164,8 @@ class _Assembly:
     def parts(self) -> Parts:
         """Everything the loop needs."""
         request, shared, config = self._request, self._shared, self._request.config
-        run = self._executor.door(request.run, counts=True)
-        reward = self._executor.door(request.reward, counts=False)
+        run = self._executor.door(request.run, counts=True, role=Role.SOLVE)
+        reward = self._executor.door(request.reward, counts=False, role=Role.JUDGE)
         pool = self._pool(run, reward)
         merging = self._merging(pool)
         solved = None
@@ -227,7 +250,7 @@ class _Assembly:
         return Rollouts(
             run=run,
             reward=reward,
-            propose=self._executor.door(request.propose, counts=True),
+            propose=self._executor.door(request.propose, counts=True, role=Role.REFLECT),
             strategy=request.strategy,
             artifact_id=config.artifact_id,
             solved_threshold=config.solved_threshold,
@@ -255,7 +278,7 @@ class _Assembly:
         )
 
 
-def _limits(request: Request) -> Mapping[Unit, tuple[int | None, StopReason]]:
+def _limits(request: Request) -> Mapping[Unit, tuple[float | None, StopReason]]:
     config = request.config
     rollouts = StopReason.MAX_ITERS if config.asynchronous else StopReason.MAX_ROLLOUTS
     return {

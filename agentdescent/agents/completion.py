@@ -3,34 +3,19 @@
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from inspect import isawaitable
-from typing import Self, cast
+from typing import cast
 
 from agentdescent.agents.metering import Counted
 from agentdescent.core.contracts import check_callable
+from agentdescent.core.reply import Reply
 from agentdescent.errors import ContractError
 from agentdescent.threads import in_thread, is_async
 from agentdescent.usage import Usage
 
+__all__ = ["Completion", "Reply", "asking", "echo", "from_callable", "metered"]
+
 Completion = Callable[[str], str | Awaitable[str]]
 """A model, an agent or a stub: prompt in, text out. May be a coroutine function."""
-
-
-class Reply(str):
-    """A completion's text that knows how it ended. Plain text counts as complete.
-
-    Attributes:
-        cut: The model ran into its length limit.
-    """
-
-    __slots__ = ("cut",)
-
-    cut: bool
-
-    def __new__(cls, text: str, *, cut: bool = False) -> Self:
-        """`text`, marked."""
-        reply = super().__new__(cls, text)
-        reply.cut = cut
-        return reply
 
 
 def from_callable(function: Completion) -> Completion:

@@ -8,6 +8,7 @@ from typing import Any
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from agentdescent.agents.metering import Counted
+from agentdescent.calls import Role, working_as
 from agentdescent.core.leash import Leash
 from agentdescent.core.protocols import Door
 from agentdescent.core.spend import Spend, Unit
@@ -31,7 +32,7 @@ class Executor:
         self._spend = spend
         self._usage = Usage() if usage is None else usage
 
-    def door(self, function: Callable[..., Any], *, counts: bool) -> Door:
+    def door(self, function: Callable[..., Any], *, counts: bool, role: Role = Role.OTHER) -> Door:
         """Decide once how `function` is to be called.
 
         A coroutine function runs on the loop, in the context of whoever awaits the door, and is
@@ -44,13 +45,14 @@ class Executor:
             function: What to call.
             counts: Reserve one `Unit.CALL` before each call; the door then raises `Exhausted` once
                 none is left.
+            role: What models are asked for inside it.
         """
         if is_async(function):
-            call = self._on_the_loop(function)
+            call = _as(role, self._on_the_loop(function))
         elif getattr(function, "is_pure", False) is True:
             call = self._at_once(function)
         else:
-            call = self._in_a_thread(function)
+            call = _as(role, self._in_a_thread(function))
             return self._unless_cancelled(self._counted(call)) if counts else call
         return self._counted(call) if counts else call
 
@@ -102,3 +104,11 @@ class Executor:
             return await follow(value, threads, leash)
 
         return call
+
+
+def _as(role: Role, door: Door) -> Door:
+    async def call(*args: Any, leash: Leash | None = None) -> Any:
+        with working_as(role):
+            return await door(*args, leash=leash)
+
+    return call

@@ -7,10 +7,16 @@ from agentdescent.core.outcomes import StopReason
 
 
 class Unit(StrEnum):
-    """What is counted. A call is one invocation of `run` or `propose`."""
+    """What is counted.
+
+    A call is one invocation of `run` or `propose`, an attempt one request to a provider.
+    """
 
     ROLLOUT = "rollout"
     CALL = "call"
+    ATTEMPT = "attempt"
+    TOKEN = "token"  # noqa: S105 - counted, not secret
+    USD = "usd"
 
 
 class Exhausted(BaseException):
@@ -27,23 +33,36 @@ class Exhausted(BaseException):
 class Spend:
     """The one account of a run. It lives on the event loop and needs no lock.
 
-    Work is paid for before it starts: `reserve` raises `Exhausted` when that would exceed the
-    limit.
+    Work is paid for before it starts: `reserve` raises `Exhausted` when nothing is left. Where the
+    price is known only afterwards, an estimate is reserved and `settle` corrects it.
     """
 
-    def __init__(self, limits: Mapping[Unit, tuple[int | None, StopReason]]) -> None:
+    def __init__(self, limits: Mapping[Unit, tuple[float | None, StopReason]]) -> None:
         self._limits = dict(limits)
-        self._used = dict.fromkeys(Unit, 0)
+        self._spent: dict[Unit, float] = dict.fromkeys(Unit, 0)
+        self._reserved: dict[Unit, float] = dict.fromkeys(Unit, 0)
         self.exhausted: StopReason | None = None
 
-    def used(self, unit: Unit) -> int:
+    def used(self, unit: Unit) -> float:
         """How much of `unit` is spent or reserved."""
-        return self._used[unit]
+        return self._spent[unit] + self._reserved[unit]
 
-    def left(self, unit: Unit) -> int | None:
+    def count(self, unit: Unit) -> int:
+        """How much of a `unit` that comes in whole numbers is spent or reserved."""
+        return int(self.used(unit))
+
+    def spent(self, unit: Unit) -> float:
+        """How much of `unit` is spent for certain."""
+        return self._spent[unit]
+
+    def is_limited(self, unit: Unit) -> bool:
+        """True if there is a budget of `unit`."""
+        return self._limit(unit)[0] is not None
+
+    def left(self, unit: Unit) -> float | None:
         """How much of `unit` may still be reserved; None without a limit."""
-        limit, _ = self._limits.get(unit, (None, StopReason.ROUNDS))
-        return None if limit is None else limit - self._used[unit]
+        limit, _ = self._limit(unit)
+        return None if limit is None else limit - self.used(unit)
 
     def reserve(self, unit: Unit) -> None:
         """Pay for one `unit` of work.
@@ -51,12 +70,38 @@ class Spend:
         Raises:
             Exhausted: If nothing is left; `exhausted` then names the budget.
         """
-        limit, reason = self._limits.get(unit, (None, StopReason.ROUNDS))
-        if limit is not None and self._used[unit] >= limit:
-            self.exhausted = self.exhausted or reason
-            raise Exhausted(reason)
-        self._used[unit] += 1
+        self._refuse_beyond_limit(unit, self.used(unit))
+        self._spent[unit] += 1
+
+    def estimate(self, unit: Unit, amount: float) -> bool:
+        """Reserve an estimated `amount`; False if what others have reserved must be settled first.
+
+        The last reservation may exceed the limit: else a budget below one estimate buys nothing.
+
+        Raises:
+            Exhausted: If nothing is left whatever becomes of what is reserved.
+        """
+        self._refuse_beyond_limit(unit, self._spent[unit])
+        left = self.left(unit)
+        if left is not None and left <= 0:
+            return False
+        self._reserved[unit] += amount
+        return True
+
+    def settle(self, unit: Unit, reserved: float, amount: float) -> None:
+        """Replace an estimate by what the work really took."""
+        self._reserved[unit] -= reserved
+        self._spent[unit] += amount
 
     def release(self, unit: Unit) -> None:
         """Give one reserved `unit` back, because the work failed."""
-        self._used[unit] -= 1
+        self._spent[unit] -= 1
+
+    def _limit(self, unit: Unit) -> tuple[float | None, StopReason]:
+        return self._limits.get(unit, (None, StopReason.ROUNDS))
+
+    def _refuse_beyond_limit(self, unit: Unit, used: float) -> None:
+        limit, reason = self._limit(unit)
+        if limit is not None and used >= limit:
+            self.exhausted = self.exhausted or reason
+            raise Exhausted(reason)

@@ -135,7 +135,7 @@ class Accounts:
             warnings=self._shared.alerts.messages,
             abandoned=self._abandoned(),
             failed_rollouts=self._journal.failed,
-            actor_calls=self._shared.spend.used(Unit.CALL),
+            actor_calls=self._shared.spend.count(Unit.CALL),
             rollouts=self._journal.rollouts,
             wallclock=self._recorder.elapsed(),
             rollout_seconds=self._journal.rollout_seconds,

@@ -97,7 +97,7 @@ class Recorder:
             reasons=_tally(window, reports),
             elapsed_s=self.elapsed(),
             rollouts=self._journal.rollouts,
-            calls=self._shared.spend.used(Unit.CALL),
+            calls=self._shared.spend.count(Unit.CALL),
             considered=sum(report.considered for report in reports) + window.screened,
             discarded_stale=sum(report.discarded_stale for report in reports),
             conflicts_dropped=sum(report.conflicts_dropped for report in reports),

@@ -12,7 +12,9 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.leash import Leash
 from agentdescent.core.outcomes import ProposalOutcome
 from agentdescent.core.protocols import Door, Strategy
+from agentdescent.core.reply import is_cut
 from agentdescent.core.spend import Exhausted
+from agentdescent.core.task import Task
 from agentdescent.engine.messages import Report, Step, Ticket
 from agentdescent.engine.plugins import render, to_diff
 from agentdescent.errors import classify
@@ -78,7 +80,8 @@ class Rollouts:
         began = anyio.current_time()
         output = await self.run(rendered, task, leash=ticket.leash)
         report.step = Step.REWARD
-        earned = check_reward(task, await self.reward(task, output, leash=ticket.leash))
+        scored = await self._score(task, output, ticket.leash)
+        earned = check_reward(task, scored)
         report.seconds = anyio.current_time() - began
         report.reward = earned
         if earned >= self.solved_threshold:
@@ -92,6 +95,10 @@ class Rollouts:
             return
         report.step = Step.VERIFY
         await self._weigh(report, diff, earned)
+
+    async def _score(self, task: Task, output: object, leash: Leash | None) -> object:
+        """What the scorer says; half an answer earns nothing, and is not shown to it."""
+        return 0.0 if is_cut(output) else await self.reward(task, output, leash=leash)
 
     async def _diff_of(self, report: Report) -> Diff | Dropped:
         """The edit that was proposed, or why there is none."""
@@ -118,7 +125,7 @@ class Rollouts:
             edited = apply_ops(ticket.snapshot.state, diff.ops)
             rendered = render(self.strategy, edited)
             output = await self.run(rendered, ticket.task, leash=ticket.leash)
-            value = await self.reward(ticket.task, output, leash=ticket.leash)
+            value = await self._score(ticket.task, output, ticket.leash)
             gain = check_reward(ticket.task, value) - before
         report.card = EvidenceCard(
             diff=diff,

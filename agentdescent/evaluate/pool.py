@@ -16,6 +16,7 @@ from agentdescent.core.contracts import check_reward
 from agentdescent.core.events import Emit, EvaluationFinished
 from agentdescent.core.leash import Leash
 from agentdescent.core.protocols import Door
+from agentdescent.core.reply import is_cut
 from agentdescent.core.spend import Exhausted
 from agentdescent.core.task import Task
 from agentdescent.errors import ContractError, EvaluationFailed, describe, ungrouped
@@ -234,6 +235,8 @@ class EvaluationPool:
         task = flight.task
         try:
             output = await self._run(flight.rendered, task, leash=leash)
+            if is_cut(output):
+                return 0.0  # half an answer earns nothing, and is not shown to the scorer
             return check_reward(task, await self._reward(task, output, leash=leash))
         except Exception:
             if leash.overdue:
