@@ -10,6 +10,7 @@
         * PluginError               a strategy, sampler, plan or aggregator has a bug
     * BackendError                  a model, tool or network failed: retried, absorbed, reported
         * EvaluationFailed          a held-out task could not be scored, original as `__cause__`
+        * FetchError                a download failed, or the network is off limits
         * AgentError                an agent or another program behind a command line failed
             * CommandNotStarted     there is no such program, or it could not be started
             * CommandTimeout        it ran for too long, and was ended
@@ -77,9 +78,11 @@ class BackendError(AgentDescentError, RuntimeError):
     """A model, tool or network failed.
 
     `attempts_made` is set by a layer that has already retried; nobody retries it again.
+    `retry_after_s` is set when the service asks for a wait, in seconds, before the next attempt.
     """
 
     attempts_made: int | None = None
+    retry_after_s: float | None = None
 
 
 class EvaluationFailed(BackendError):
@@ -100,11 +103,23 @@ class CommandNotStarted(AgentError):
 
 
 class CommandTimeout(AgentError):
-    """A program was ended because it ran for too long."""
+    """A program was ended because it ran for too long; `stdout`, `stderr` is what it had said."""
+
+    stdout: str = ""
+    stderr: str = ""
 
 
 class CommandFailed(AgentError):
-    """A program ended with another status than 0, or without an answer."""
+    """A program ended with another status than 0, or without an answer.
+
+    `returncode` is its status, or minus the number of the signal that ended it.
+    """
+
+    returncode: int = 0
+
+
+class FetchError(BackendError):
+    """A download failed, or the network is off limits and the cache does not have it."""
 
 
 class LedgerError(AgentDescentError, RuntimeError):

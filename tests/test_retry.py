@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
+from itertools import pairwise
 from random import Random
 
 import anyio
@@ -9,7 +11,7 @@ import pytest
 
 from agentdescent.core.spend import Exhausted, StopReason
 from agentdescent.errors import BackendError, RewardContractError
-from agentdescent.retry import is_worth_another_try, retrying
+from agentdescent.retry import Backoff, is_worth_another_try, retry_after_s, retrying
 
 
 class Flaky:
@@ -80,6 +82,93 @@ async def test_cancellation_ends_the_wait(looptime):
     assert scope.cancelled_caught
     assert flaky.times == [0]
     assert looptime == 0.1
+
+
+def throttled(seconds):
+    error = BackendError("throttled")
+    error.retry_after_s = seconds
+    return error
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_a_wait_is_as_long_as_the_service_asks_for():
+    flaky = Flaky(throttled(7), throttled(0.001))
+
+    assert await retrying(flaky, Random(7)) == "done"
+
+    assert flaky.times[1] == pytest.approx(7, abs=1e-5)
+    assert flaky.times[2] - flaky.times[1] == pytest.approx(0.4, rel=0.11)
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+@pytest.mark.parametrize("before", [0, 1])
+async def test_a_wait_that_is_too_long_is_not_begun(before):
+    flaky = Flaky(*[OSError()] * before, throttled(61))
+
+    with pytest.raises(BackendError, match="throttled"):
+        await retrying(flaky, Random(0))
+
+    assert len(flaky.times) == before + 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_attempts_and_waits_can_be_others():
+    flaky = Flaky(*[OSError()] * 9)
+
+    with pytest.raises(OSError):
+        await retrying(flaky, Random(0), Backoff(attempts=5, first_wait_s=1, longest_wait_s=3))
+
+    gaps = [after - before for before, after in pairwise(flaky.times)]
+    assert gaps == [
+        pytest.approx(1, rel=0.11),
+        pytest.approx(2, rel=0.11),
+        pytest.approx(3, abs=1e-5),
+        pytest.approx(3, abs=1e-5),
+    ]
+
+
+@pytest.mark.asyncio
+async def test_one_attempt_is_one():
+    flaky = Flaky(OSError())
+
+    with pytest.raises(OSError):
+        await retrying(flaky, Random(0), Backoff(attempts=1))
+
+    assert len(flaky.times) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attempts": 0}, "attempts must be at least 1, got 0"),
+        ({"first_wait_s": -1}, "waits must not be negative"),
+    ],
+)
+def test_impossible_patience_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Backoff(**options)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        (" 0 ", 0.0),
+        ("Wed, 21 Oct 2015 07:28:30 GMT", 30.0),
+        ("Wed, 21 Oct 2015 07:28:30 -0000", 30.0),
+        ("Wed, 21 Oct 2015 07:27:00 GMT", 0.0),
+        ("soon", None),
+        ("", None),
+        ("-3", None),
+    ],
+)
+def test_retry_after_may_be_seconds_or_a_date(header, seconds):
+    now = datetime(2015, 10, 21, 7, 28, tzinfo=UTC)
+
+    assert retry_after_s(header, now) == seconds
 
 
 def test_backend_error_that_nobody_retried_is_worth_another_try():
