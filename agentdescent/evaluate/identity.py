@@ -1,31 +1,18 @@
 """What makes two evaluations the same: names for tasks, actors and single measurements."""
 
-import hashlib
-import inspect
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
 
+from agentdescent.core.identity import Identity, canonical_json, digest, identity_of, utf8
 from agentdescent.core.task import Task
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who runs or scores.
-
-    Attributes:
-        name: Equal names mean equal behaviour, as far as can be known.
-        explicit: The callable said so itself, through an attribute `identity`.
-    """
-
-    name: str
-    explicit: bool
+__all__ = [
+    "EvaluationIdentity",
+    "Identity",
+    "TaskKey",
+    "canonical_json",
+    "identity_of",
+    "task_key",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,75 +51,10 @@ class EvaluationIdentity:
     def key(self, rendered: str, task: TaskKey, repeat: int) -> str:
         """The name of one measurement, the same in every process: 64 hex digits."""
         parts = (self.actor.name, self.reward.name, self.evaluation_key, rendered)
-        return _digest(*(_utf8(part) for part in parts), task.digest, b"%d" % repeat).hex()
-
-
-def identity_of(function: Callable[..., Any]) -> Identity:
-    """Name a callable: by its own `identity`, else by where it is defined and its source.
-
-    An object is named by its class, a partial by its function and arguments. Without source (built
-    in, or typed at a prompt) only module and name are left.
-    """
-    own = getattr(function, "identity", None)
-    if own is not None:
-        return Identity(str(own), explicit=True)
-    if isinstance(function, partial):
-        inner = identity_of(function.func)
-        bound, _ = canonical_json({"args": function.args, **function.keywords})
-        return Identity(f"{inner.name} with {bound}", inner.explicit)
-    home = function if hasattr(function, "__qualname__") else type(function)
-    name = f"{home.__module__}.{home.__qualname__}"
-    try:
-        source = inspect.getsource(home)
-    except (OSError, TypeError):
-        return Identity(name, explicit=False)
-    return Identity(f"{name} {_digest(_utf8(source)).hex()}", explicit=False)
+        return digest(*(utf8(part) for part in parts), task.digest, b"%d" % repeat).hex()
 
 
 def task_key(task: Task) -> TaskKey:
     """Name the content of `task`."""
     meta, is_lasting = canonical_json(task.meta)
-    return TaskKey(_digest(_utf8(task.id), _utf8(task.prompt), _utf8(meta)), is_lasting)
-
-
-def canonical_json(value: object) -> tuple[str, bool]:
-    """Write `value` so that equal values give equal text; (text, it holds no object address).
-
-    Mappings and sets are sorted. What JSON cannot write becomes its type and `repr`; a value that
-    cannot be written down at all, such as one that contains itself, is named by its address.
-    """
-    try:
-        text = json.dumps(_plain(value), separators=(",", ":"))
-    except Exception:  # noqa: BLE001 - a `repr` is anybody's code
-        text = object.__repr__(value)
-    return text, _ADDRESS.search(text) is None
-
-
-def _plain(value: object) -> Any:
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[Any, Any]", value).items()
-        return {"map": _sorted([_plain(key), _plain(item)] for key, item in pairs)}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("Iterable[Any]", value)]
-    if isinstance(value, AbstractSet):
-        return {"set": _sorted(_plain(item) for item in cast("Iterable[Any]", value))}
-    return {f"{type(value).__module__}.{type(value).__qualname__}": repr(value)}
-
-
-def _sorted(items: Iterable[Any]) -> list[Any]:
-    return sorted(items, key=json.dumps)
-
-
-def _utf8(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _digest(*parts: bytes) -> bytes:
-    """SHA-256 over parts whose boundaries count."""
-    whole = hashlib.sha256()
-    for part in parts:
-        whole.update(b"%d:" % len(part))
-        whole.update(part)
-    return whole.digest()
+    return TaskKey(digest(utf8(task.id), utf8(task.prompt), utf8(meta)), is_lasting)
