@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from agentdescent.core.artifact import Contract
 from agentdescent.core.diff import State
@@ -38,6 +38,38 @@ class CommitNote:
     category: str = ""
     round: int | None = None
     reward: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSave:
+    """The state of a search, to be written.
+
+    Attributes:
+        document: JSON values; replaces the one written before.
+        pages: What is added to the pages written before, by name; a page never changes.
+    """
+
+    document: Mapping[str, Any]
+    pages: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSearch:
+    """The state of a search, as a ledger gave it back.
+
+    Attributes:
+        run: The run that wrote it.
+        document: The last one it wrote.
+        pages: Every page it wrote, by name.
+        base: The artifact at the version the document names as its head.
+        is_newest: Nobody but that run has changed the artifact since.
+    """
+
+    run: str
+    document: Mapping[str, Any]
+    pages: Mapping[str, bytes]
+    base: Stored
+    is_newest: bool
 
 
 class LedgerStore(Protocol):
@@ -80,4 +112,34 @@ class LedgerStore(Protocol):
 
     async def close(self) -> None:
         """Release everything; later calls raise LedgerClosed. May be called again."""
+        ...
+
+
+class SearchStore(LedgerStore, Protocol):
+    """A ledger that also keeps, for each run, the state of its search."""
+
+    @property
+    def run(self) -> str:
+        """The name under which this run saves; no other run has it."""
+        ...
+
+    async def adopt(self, artifact_id: str) -> SavedSearch | None:
+        """The newest state of a search for the artifact whose run is no longer alive, or None.
+
+        It is this run's from now on: nobody else is given it.
+        """
+        ...
+
+    async def save(self, save: SearchSave) -> None:
+        """Write the state of this run's search; waiting for the lock can be cancelled."""
+        ...
+
+    async def commit_with_search(
+        self, entry: Stored, base: int, note: CommitNote, save: SearchSave
+    ) -> tuple[str, int]:
+        """As `commit`, and `save` with it: after a crash at any point both are there, or neither.
+
+        Raises:
+            CASConflict: If the artifact's version on `dev` is not `base`.
+        """
         ...

@@ -86,6 +86,14 @@ class BarrierFree:
         self._let_go_on()
         return sorted(batch, key=lambda report: report.ticket.order)
 
+    def dump(self) -> list[int]:
+        """How many rollouts each worker has begun."""
+        return list(self._serial)
+
+    def restore(self, saved: Sequence[int]) -> None:
+        """Go on from what `dump` gave."""
+        self._serial[:] = saved
+
     def _let_go_on(self) -> None:
         """Let workers that wait for a merge look again."""
         self._looked.set()

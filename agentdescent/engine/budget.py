@@ -1,7 +1,8 @@
 """When a run ends, and why: one writer of the stop reason, one early stop."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import anyio
 
@@ -82,6 +83,15 @@ class EarlyStop:
         """Learn that a full pass over the training tasks brought nothing new."""
         self.stalled += 1
         return self._out_of_patience()
+
+    def dump(self) -> dict[str, Any]:
+        """What it has observed, as JSON values."""
+        return {"best": self.best if math.isfinite(self.best) else None, "stalled": self.stalled}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self.best = -math.inf if saved["best"] is None else saved["best"]
+        self.stalled = saved["stalled"]
 
     def _out_of_patience(self) -> StopReason | None:
         if self._patience is not None and self.stalled >= self._patience:

@@ -1,7 +1,7 @@
 """The head: the newest committed version."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from agentdescent.engine.messages import Snapshot
 
@@ -46,6 +46,14 @@ class Head:
                     break
                 missed.add(version)
         return len(missed)
+
+    def dump(self) -> dict[str, list[int]]:
+        """Which versions touched each key."""
+        return {key: list(versions) for key, versions in self._touched.items()}
+
+    def restore(self, saved: Mapping[str, Sequence[int]]) -> None:
+        """Go on from what `dump` gave."""
+        self._touched = {key: deque(versions, HORIZON) for key, versions in saved.items()}
 
 
 def _changed_keys(old: Snapshot, new: Snapshot) -> set[str]:

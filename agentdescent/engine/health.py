@@ -1,5 +1,8 @@
 """Has anything ever worked? The one question that tells a dead backend from a bad day."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from agentdescent.engine.alerts import Alerts
 from agentdescent.engine.messages import REFLECTION, Report, Step
 from agentdescent.errors import describe, raised_at
@@ -70,6 +73,22 @@ class Health:
         if failures >= self._max_errors and not self.ever_succeeded:
             return None
         return doubled(BACKOFF_BASE_S, failures, BACKOFF_MAX_S) if failures else 0.0
+
+    def dump(self) -> dict[str, Any]:
+        """Whether the backend has worked, as JSON values."""
+        return {
+            "ever_succeeded": self.ever_succeeded,
+            "ever_proposed": self._ever_proposed,
+            "failed_proposals": self._failed_proposals,
+            "dead_rounds": self._dead_rounds,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self.ever_succeeded = saved["ever_succeeded"]
+        self._ever_proposed = saved["ever_proposed"]
+        self._failed_proposals = saved["failed_proposals"]
+        self._dead_rounds = saved["dead_rounds"]
 
     def _count_in_a_row(self, worker: int) -> None:
         failures = self._in_a_row[worker] = self._in_a_row.get(worker, 0) + 1

@@ -1,8 +1,9 @@
 """The journal: what every rollout came to, at once."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 
@@ -58,6 +59,15 @@ class Solved:
         self._forget(head)
         return self._ids >= self._train and not self._pending()
 
+    def dump(self) -> dict[str, Any]:
+        """What it knows, as JSON values."""
+        return {"version": self._version, "ids": sorted(self._ids)}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self._version = saved["version"]
+        self._ids = set(saved["ids"])
+
     def _forget(self, head: int) -> None:
         if head != self._version:
             self._version = head
@@ -108,6 +118,28 @@ class Journal:
             self._notice_convergence(report)
         if self._shared.emit is not None:
             self._tell(report, self._shared.emit)
+
+    def dump(self) -> dict[str, Any]:
+        """The counters, and what the round that is open has seen, as JSON values."""
+        return {
+            "rollouts": self.rollouts,
+            "failed": self.failed,
+            "rollout_seconds": self.rollout_seconds,
+            "unproductive": self._unproductive,
+            "reasons": dict(self._window.reasons),
+            "screened": self._window.screened,
+            "solved": None if self._solved is None else self._solved.dump(),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self.rollouts = saved["rollouts"]
+        self.failed = saved["failed"]
+        self.rollout_seconds = saved["rollout_seconds"]
+        self._unproductive = saved["unproductive"]
+        self._window = Window(Counter(saved["reasons"]), saved["screened"])
+        if self._solved is not None and saved["solved"] is not None:
+            self._solved.restore(saved["solved"])
 
     def take_window(self) -> Window:
         """What happened since this was last asked."""

@@ -1,14 +1,17 @@
 """The merger task: gather, ingest, step, measure, record."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.outcomes import SPENT, MergeOutcome, MergeReport
+from agentdescent.core.search import dump_card, load_cards
 from agentdescent.core.spend import Exhausted
+from agentdescent.core.task import Task
 from agentdescent.engine.health import doubled
 from agentdescent.engine.held_out import HeldOut
 from agentdescent.engine.journal import Journal
@@ -109,6 +112,15 @@ class Merger:
         self._journal.stop_if_solved()
         if self._failures:
             await self._shared.stop.within(doubled(1.0, self._failures, PAUSE_MAX_S))
+
+    def dump(self) -> list[dict[str, Any]]:
+        """The cards that the aggregator has not taken yet."""
+        return [dump_card(card) for card in self._cards]
+
+    def restore(self, saved: Sequence[Mapping[str, Any]], tasks: Mapping[str, Task]) -> None:
+        """Go on from what `dump` gave; `tasks` are all training tasks by id."""
+        self._cards.extend(load_cards(saved, tasks))
+        self._journal.in_flight += len(saved)
 
     def _take(self, report: Report) -> None:
         if report.candidate is not None:

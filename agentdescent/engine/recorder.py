@@ -1,7 +1,7 @@
 """The recorder: folds merges and rollouts into the history that a result carries."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
@@ -78,6 +78,22 @@ class Recorder:
         if self.history and self._unrecorded:
             last = self.history[-1]
             self.history[-1] = _sum(last, self._gather(last.round, reward))
+
+    def dump(self) -> dict[str, Any]:
+        """The counters, as JSON values; the history is saved apart, entry by entry."""
+        return {
+            "elapsed": self.elapsed(),
+            "stale_considered": self.stale_considered,
+            "stale_discarded": self.stale_discarded,
+            "cas_conflicts": self.cas_conflicts,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self._began -= saved["elapsed"]
+        self.stale_considered = saved["stale_considered"]
+        self.stale_discarded = saved["stale_discarded"]
+        self.cas_conflicts = saved["cas_conflicts"]
 
     def late_outcomes(self) -> dict[str, int]:
         """The tally of what no entry of the history carries."""

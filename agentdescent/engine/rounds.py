@@ -1,7 +1,7 @@
 """The barrier schedule: one report from every free worker, then one merge."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -135,6 +135,33 @@ class Rounds:
         reports.sort(key=lambda report: report.ticket.order)
         await self._close(reports, expired)
         return reports
+
+    def dump(self) -> dict[str, Any]:
+        """Rounds opened, rollouts begun and the versions that workers hold, as JSON values."""
+        held = {snapshot.version: snapshot for snapshot in self._snapshots.values()}
+        return {
+            "round": self._round,
+            "serial": list(self._serial),
+            "holds": {str(worker): held.version for worker, held in self._snapshots.items()},
+            "versions": {
+                str(version): {"state": dict(snapshot.state), "rendered": snapshot.rendered}
+                for version, snapshot in held.items()
+                if snapshot is not self._shared.head.snapshot
+            },
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self._round = saved["round"]
+        self._serial[:] = saved["serial"]
+        head = self._shared.head.snapshot
+        held = {
+            int(version): Snapshot(int(version), entry["state"], entry["rendered"])
+            for version, entry in saved["versions"].items()
+        }
+        self._snapshots = {
+            int(worker): held.get(version, head) for worker, version in saved["holds"].items()
+        }
 
     async def _stragglers_back(self, inbox: MemoryObjectReceiveStream[Report]) -> list[Report]:
         """Reports of rollouts called off before, whose workers are free again."""

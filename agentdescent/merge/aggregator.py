@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentdescent.config import AggregatorConfig
 from agentdescent.core.artifact import EvolvingArtifact
@@ -10,6 +11,7 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.merging import ArtifactLedger, Audit, LedgerSnapshot, VerifierProtocol
 from agentdescent.core.outcomes import MergeOutcome, MergeReport
 from agentdescent.core.protocols import StalenessPolicy
+from agentdescent.core.task import Task
 from agentdescent.merge.acceptance import gate, learn_trust, refuse
 from agentdescent.merge.buffer import EvidenceBuffer
 from agentdescent.merge.candidates import candidates
@@ -70,6 +72,20 @@ class Aggregator:
     def pending(self) -> int:
         """How many cards wait for a merge."""
         return self.buffer.pending()
+
+    def dump(self) -> dict[str, Any]:
+        """What waits and what has been counted, as JSON values."""
+        return {
+            "buffer": self.buffer.dump(),
+            "promotion": self._promotion.dump(),
+            "screened": self.screened,
+        }
+
+    def restore(self, saved: Mapping[str, Any], tasks: Mapping[str, Task]) -> None:
+        """Go on from what `dump` gave; `tasks` are all training tasks by id."""
+        self.buffer.restore(saved["buffer"], tasks)
+        self._promotion.restore(saved["promotion"])
+        self.screened = saved["screened"]
 
     @either
     async def ingest(self, card: EvidenceCard) -> None:

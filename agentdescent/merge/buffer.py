@@ -1,12 +1,14 @@
 """The evidence buffer: cards that wait for a merge, one bucket per artifact."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from agentdescent.config import AggregatorConfig
 from agentdescent.core.evidence import EvidenceCard
+from agentdescent.core.search import dump_card, load_cards
+from agentdescent.core.task import Task
 
 
 @dataclass(slots=True)
@@ -48,6 +50,18 @@ class EvidenceBuffer:
     def pending(self) -> int:
         """How many cards wait; leased ones do not count."""
         return sum(len(bucket.cards) for bucket in self._buckets.values())
+
+    def dump(self) -> dict[str, Any]:
+        """What waits, as JSON values; leased cards are left out."""
+        return {
+            artifact_id: {"waited": bucket.waited, "cards": [dump_card(c) for c in bucket.cards]}
+            for artifact_id, bucket in self._buckets.items()
+        }
+
+    def restore(self, saved: Mapping[str, Any], tasks: Mapping[str, Task]) -> None:
+        """Go on from what `dump` gave."""
+        for artifact_id, bucket in saved.items():
+            self.put_back(artifact_id, load_cards(bucket["cards"], tasks), bucket["waited"])
 
     def lease(self, artifact_id: str) -> "Batch":
         """Take every card of an artifact, to be forgotten or put back by the batch."""

@@ -1,6 +1,7 @@
 """Promotion: from `dev` to `stable`, once a version has stood the test of time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from agentdescent.core.merging import ArtifactLedger, LedgerSnapshot
 from agentdescent.core.outcomes import MergeOutcome, MergeReport
@@ -35,6 +36,15 @@ class Promotion:
             self._survived[artifact_id] = survived
             if survived >= self._after:
                 await self._promote_unless_busy(artifact_id)
+
+    def dump(self) -> dict[str, Any]:
+        """What it has counted, as JSON values."""
+        return {"survived": dict(self._survived), "promoted": dict(self._promoted)}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self._survived = dict(saved["survived"])
+        self._promoted = dict(saved["promoted"])
 
     async def finish(self) -> None:
         """Promote every artifact that a report has named.

@@ -1,6 +1,8 @@
 """Governance: how much care an artifact is owed, by how much a bad change could break."""
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
 from agentdescent.errors import GovernanceError
 
@@ -75,6 +77,15 @@ class AuditScheduler:
     def trust(self, artifact_id: str) -> float:
         """Trust in the artifact's cheap ranking, in [0.25, 4]."""
         return self._trust.get(artifact_id, _TRUST_START)
+
+    def dump(self) -> dict[str, Any]:
+        """What it has learned, as JSON values."""
+        return {"audits": self.audits, "trust": dict(self._trust)}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self.audits = saved["audits"]
+        self._trust = dict(saved["trust"])
 
     def force_oracle(self, blast_radius: float, artifact_id: str) -> bool:
         """True above a blast radius of 0.30 and below a trust of 0.75."""

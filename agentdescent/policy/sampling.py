@@ -1,8 +1,9 @@
 """Task samplers: which task of its share a worker rolls out next."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agentdescent.core.contracts import SOLVED
 
@@ -95,6 +96,15 @@ class DifficultyWeighted:
     def stats(self) -> dict[str, tuple[float, float]]:
         """Task id to (passes, trials), a copy."""
         return dict(self._stats)
+
+    def dump(self) -> dict[str, Any]:
+        """What it has learned, as JSON values."""
+        return {"picks": self._picks, "stats": dict(self._stats)}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self._picks = saved["picks"]
+        self._stats = {key: (passes, trials) for key, (passes, trials) in saved["stats"].items()}
 
     def _worth(self, key: str, log_picks: float) -> float:
         passes, trials = self._stats.get(key, (0.0, 0.0))
