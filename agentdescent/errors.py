@@ -15,6 +15,21 @@
             * CommandNotStarted     there is no such program, or it could not be started
             * CommandTimeout        it ran for too long, and was ended
             * CommandFailed         it ended with another status than 0, or without an answer
+        * ProviderError             a model's API failed; says where, how often, what to turn
+            * ProviderAuthError     401, 403, or there is no key to send
+            * UnknownModel          404
+            * BadRequest            400, 422 and other requests that a server does not take
+            * ProviderTimeout       no whole reply in time, or 408
+            * ProviderUnreachable   refused, reset, no such host, closed without a reply
+            * RateLimited           429
+            * Overloaded            503, 529
+            * ServerError           other 5xx, and the 409 and 425 of a server that is not ready
+            * MalformedReply        a reply that is none
+                * NotJson           a web page, or another type of content
+                * CutReply          a body, its JSON or a stream that ends too early
+                * WrongShape        JSON without the fields of a reply
+                * Redirected        3xx: the model lives elsewhere
+                * EmptyReply        no text, though the model stopped of its own accord
     * LedgerError                   the git store failed: the run ends, the artifact is kept
         * CASConflict               another writer was first; the evidence is filed again
         * LedgerBusy                the lock could not be had in time; worth another try
@@ -120,6 +135,93 @@ class CommandFailed(AgentError):
 
 class FetchError(BackendError):
     """A download failed, or the network is off limits and the cache does not have it."""
+
+
+class ProviderError(BackendError):
+    """A request to a model's API failed, after all the attempts that made sense.
+
+    Attributes:
+        endpoint: The base URL, without credentials.
+        model: As it was asked for.
+        status: The HTTP status of the last reply, or None if there was none.
+        attempts: Requests that were made; `attempts_made` is the same.
+        hint: What to do about it, or "".
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        endpoint: str = "",
+        model: str = "",
+        status: int | None = None,
+        attempts: int = 1,
+        hint: str = "",
+    ) -> None:
+        tries = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        whole = f"{model or 'the model'} at {endpoint or 'its endpoint'}: {problem} ({tries})"
+        super().__init__(f"{whole}; {hint}" if hint else whole)
+        self.endpoint = endpoint
+        self.model = model
+        self.status = status
+        self.attempts = self.attempts_made = attempts
+        self.hint = hint
+
+
+class ProviderAuthError(ProviderError):
+    """The API does not take the key, or there is none, and then no request was made."""
+
+
+class UnknownModel(ProviderError):
+    """The API has no such model, or no such path."""
+
+
+class BadRequest(ProviderError):
+    """The API refuses the request as it stands."""
+
+
+class ProviderTimeout(ProviderError):
+    """There was no whole reply within `timeout`, or no turn before the deadline."""
+
+
+class ProviderUnreachable(ProviderError):
+    """The connection could not be made, or broke before there was a reply."""
+
+
+class RateLimited(ProviderError):
+    """The API answered "too many requests" until the deadline, or the quota is used up."""
+
+
+class Overloaded(ProviderError):
+    """The API said until the deadline that it is overloaded."""
+
+
+class ServerError(ProviderError):
+    """The API failed on its own side."""
+
+
+class MalformedReply(ProviderError):
+    """The API's reply is none."""
+
+
+class NotJson(MalformedReply):
+    """The reply is a web page, or of another content type than JSON."""
+
+
+class CutReply(MalformedReply):
+    """The reply ended too early, or is broken JSON."""
+
+
+class WrongShape(MalformedReply):
+    """The reply is JSON, but has no message in it."""
+
+
+class Redirected(MalformedReply):
+    """The reply points to another address, which is not followed."""
+
+
+class EmptyReply(MalformedReply):
+    """The model stopped of its own accord without having said anything."""
 
 
 class LedgerError(AgentDescentError, RuntimeError):
