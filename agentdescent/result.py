@@ -150,6 +150,10 @@ class EvolutionResult:
             f"{self.wallclock:.1f}s; {self.usage.summary()}"
         )
 
+    def record(self) -> dict[str, Any]:
+        """The result as JSON values, as `save` writes it."""
+        return {"schema": SCHEMA, **asdict(replace(self, state=dict(self.state)))}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result as UTF-8 JSON, replacing `path` atomically.
 
@@ -157,8 +161,7 @@ class EvolutionResult:
             OSError: If the file cannot be written; what was there before is then untouched.
         """
         target = Path(path)
-        record = {"schema": SCHEMA, **asdict(replace(self, state=dict(self.state)))}
-        text = json.dumps(record, indent=2, ensure_ascii=False)
+        text = json.dumps(self.record(), indent=2, ensure_ascii=False)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             with temporary.open("x", encoding="utf-8", errors="surrogatepass") as file:
@@ -177,16 +180,26 @@ class EvolutionResult:
         Raises:
             ValueError: If the file is no result, or one of a newer schema.
         """
-        record = _object(Path(path))
+        return cls.from_record(_object(Path(path)), os.fspath(path))
+
+    @classmethod
+    def from_record(
+        cls, record: Mapping[str, Any], source: str = "the record"
+    ) -> "EvolutionResult":
+        """The result that `record` gave; `source` says in errors where it came from.
+
+        Raises:
+            ValueError: If it is no result, or one of a newer schema.
+        """
         schema = record.get("schema", SCHEMA)
         if schema > SCHEMA:
             raise ValueError(
-                f"{os.fspath(path)} has schema {schema}; this version reads up to {SCHEMA}: "
-                "upgrade agentdescent to load it"
+                f"{source} has schema {schema}; this version reads up to {SCHEMA}: upgrade "
+                "agentdescent to load it"
             )
         if not record.keys() >= {"state", "rendered", "final_reward"}:
             raise ValueError(
-                f"{os.fspath(path)} is not a saved EvolutionResult; load what save() has written"
+                f"{source} is not a saved EvolutionResult; load what save() has written"
             )
         known = _known(cls, record)
         rows: list[dict[str, Any]] = record.get("history", [])
