@@ -27,6 +27,13 @@ class Role(StrEnum):
     OTHER = "other"
 
 
+class Stage(StrEnum):
+    """In which queue a request waits for its turn; an endpoint serves the two alternately."""
+
+    ROLLOUT = "rollout"
+    GATE = "gate"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelCall:
     """One request to a provider, from the turn it waited for to the end of its reply.
@@ -116,6 +123,7 @@ class RunCalls:
 
 _run: ContextVar[RunCalls | None] = ContextVar("_run", default=None)
 _role: ContextVar[Role] = ContextVar("_role", default=Role.OTHER)
+_stage: ContextVar[Stage] = ContextVar("_stage", default=Stage.ROLLOUT)
 
 
 def current_run() -> RunCalls | None:
@@ -126,6 +134,11 @@ def current_run() -> RunCalls | None:
 def current_role() -> Role:
     """What models are asked for here."""
     return _role.get()
+
+
+def current_stage() -> Stage:
+    """Which queue requests wait in here: the rollouts', unless a gate asks."""
+    return _stage.get()
 
 
 @contextmanager
@@ -146,3 +159,13 @@ def working_as(role: Role) -> Generator[None]:
         yield
     finally:
         _role.reset(token)
+
+
+@contextmanager
+def working_at(stage: Stage) -> Generator[None]:
+    """Within the block, requests wait in the queue of `stage`."""
+    token = _stage.set(stage)
+    try:
+        yield
+    finally:
+        _stage.reset(token)

@@ -317,16 +317,21 @@ def either(
         portal = _hook.portal
         if portal is None or loop_is_running():
             return method(self, *args, **kwargs)
-        value, error = portal.call(_carried, partial(method, self, *args, **kwargs))
-        if error is None:
-            return value
-        try:
-            raise error
-        finally:
-            del error  # else the error and this frame keep each other alive
+        return on_loop(portal, partial(method, self, *args, **kwargs))
 
     call.__dict__["serves_both"] = True
     return call
+
+
+def on_loop(portal: anyio.from_thread.BlockingPortal, function: Callable[[], Awaitable[T]]) -> T:
+    """Have `function()` awaited on the portal's loop, and wait for it in this thread."""
+    value, error = portal.call(_carried, function)
+    if error is None:
+        return cast("T", value)
+    try:
+        raise error
+    finally:
+        del error  # else the error and this frame keep each other alive
 
 
 async def _carried(function: Callable[[], Awaitable[T]]) -> _Outcome[T]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
+from agentdescent.core.prompt import Prompt
+
 SOLVE_TEMPLATE = """\
 Work on the input below, and do it as the artifact says.
 
@@ -76,12 +78,20 @@ class Template:
         except ValueError as error:
             raise ValueError(f"the template {text[:80]!r} cannot be filled in: {error}") from None
 
-    def fill(self, **values: object) -> str:
-        """The prompt with `values` in place."""
+    def fill(self, **values: object) -> Prompt:
+        """The prompt with `values` in place; stable up to the artifact if that comes first."""
         shown = {name: _shown(name, value) for name, value in values.items()}
         if self._is_format:
-            return self._text.format_map(shown)
-        return self._field.sub(lambda found: format(shown[found[1]], found[2] or ""), self._text)
+            text = self._text.format_map(shown)
+        else:
+            text = self._field.sub(
+                lambda found: format(shown[found[1]], found[2] or ""), self._text
+            )
+        artifact = str(values.get("artifact", ""))
+        first = self._field.search(self._text)
+        if not artifact or first is None or first[1] != "artifact":
+            return Prompt(text)
+        return Prompt(text, text.find(artifact) + len(artifact))
 
 
 def expected_block(meta: Mapping[str, Any], limit: int) -> str:

@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from agentdescent.calls import Stage, working_at
 from agentdescent.core.contracts import check_reward
 from agentdescent.core.events import Emit, EvaluationFinished
 from agentdescent.core.leash import Leash
@@ -112,8 +113,8 @@ class EvaluationPool:
         with ungrouped():
             async with outbox, inbox, anyio.create_task_group() as evaluators:
                 self._outbox = outbox
-                turn = anyio.Lock(fast_acquire=True)
-                self._hire(evaluators, inbox, turn)
+                with working_at(Stage.GATE):  # every evaluator, for each hires the next
+                    self._hire(evaluators, inbox, anyio.Lock(fast_acquire=True))
                 try:
                     yield self
                 finally:
@@ -143,13 +144,9 @@ class EvaluationPool:
     def known(self, rendered: str, tasks: Sequence[Task]) -> tuple[float, ...] | None:
         """The same from memory alone; None unless every value is there."""
         page = self.memo.page(rendered)
-        found: list[float] = []
-        for task in tasks:
-            value = page.value(self.memo.task_key(task), self.repeats)
-            if value is None:
-                return None
-            found.append(value)
-        return tuple(found)
+        values = [page.value(self.memo.task_key(task), self.repeats) for task in tasks]
+        found = tuple(value for value in values if value is not None)
+        return found if len(found) == len(values) else None
 
     def join(self, key: _Key, rendered: str, task: Task, item: "_Item") -> "_Flight":
         """Let `item` wait for one measurement, started unless it is under way."""
