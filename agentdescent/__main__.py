@@ -1,0 +1,5 @@
+"""``python -m agentdescent`` is the command line."""
+
+from agentdescent.cli import main
+
+main()

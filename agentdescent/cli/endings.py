@@ -1,0 +1,165 @@
+"""How a command ends: its exit status, its signals, and one clear line for what went wrong."""
+
+import os
+import re
+import signal
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from types import FrameType
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from agentdescent.errors import AgentDescentError, EvolutionInterrupted, describe
+from agentdescent.result import EvolutionResult
+
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@]+@")
+_LEAST_SECRET = 6
+
+
+class Exit(IntEnum):
+    """The exit statuses of every command."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    MISSING = 3
+    INTERRUPTED = 128 + signal.SIGINT
+    TERMINATED = 128 + signal.SIGTERM
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done as it was asked; nothing was started."""
+
+
+class MissingPart(Exception):
+    """Something that is not installed is needed; the message names the command to run."""
+
+
+class Stopped:
+    """Which signal ended the command, if one did."""
+
+    def __init__(self) -> None:
+        self.by_sigterm = False
+
+    @property
+    def status(self) -> Exit:
+        """The exit status of a command that was told to stop."""
+        return Exit.TERMINATED if self.by_sigterm else Exit.INTERRUPTED
+
+
+@contextmanager
+def stoppable() -> Generator[Stopped]:
+    """Within the block SIGTERM does what Ctrl-C does, and is remembered."""
+    stopped = Stopped()
+
+    def on_sigterm(_number: int, _frame: FrameType | None) -> None:
+        stopped.by_sigterm = True
+        signal.raise_signal(signal.SIGINT)
+
+    previous = signal.signal(signal.SIGTERM, on_sigterm)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def answerable(
+    *, debug: bool, on_partial: Callable[[EvolutionResult], object] | None = None
+) -> Generator[None]:
+    """Turn whatever ends the block into an exit status and at most one line on stderr.
+
+    Args:
+        debug: Show the traceback of an error as well.
+        on_partial: Told the partial result of a run that was stopped.
+    """
+    with stoppable() as stopped, warnings_as_lines():
+        try:
+            yield
+        except EvolutionInterrupted as interrupted:
+            if on_partial is not None:
+                on_partial(interrupted.result)
+            raise typer.Exit(stopped.status) from None
+        except KeyboardInterrupt:
+            complain("stopped before there was a result")
+            raise typer.Exit(stopped.status) from None
+        except (
+            UsageError,
+            MissingPart,
+            AgentDescentError,
+            OSError,
+            TypeError,
+            ValueError,
+        ) as error:
+            if debug:
+                stderr.print_exception()
+            complain(_in_words(error))
+            raise typer.Exit(_status_of(error)) from None
+
+
+def complain(message: str, kind: str = "error") -> None:
+    """One line on stderr, without secrets."""
+    style = "bold red" if kind == "error" else "yellow"
+    text = escape(scrubbed(" ".join(message.split())))
+    stderr.print(f"[{style}]{kind}:[/] {text}")
+
+
+def scrubbed(text: str) -> str:
+    """`text` without what the environment holds as keys, and without names in addresses."""
+    for name, value in _secrets():
+        text = text.replace(value, f"[{name}]")
+    return _IN_ADDRESS.sub("", text)
+
+
+def _secrets() -> Iterator[tuple[str, str]]:
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and len(value) >= _LEAST_SECRET:
+            yield name, value
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, UsageError | MissingPart | AgentDescentError):
+        return str(error)
+    if isinstance(error, OSError):
+        return (
+            f"{error.strerror or describe(error)}: {error.filename}"
+            if error.filename
+            else (describe(error))
+        )
+    return f"{error}" if isinstance(error, ValueError) else describe(error)
+
+
+def _status_of(error: Exception) -> Exit:
+    match error:
+        case MissingPart():
+            return Exit.MISSING
+        case AgentDescentError() | OSError():
+            return Exit.FAILED
+        case _:
+            return Exit.USAGE
+
+
+@contextmanager
+def warnings_as_lines() -> Generator[None]:
+    """Within the block every distinct warning is one line on stderr."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = str(message)
+        if text not in said:
+            said.add(text)
+            complain(text, "warning")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.showwarning = show
+        yield
