@@ -1,0 +1,341 @@
+"""Agents behind a command line: programs that read a prompt and print an answer."""
+
+import errno
+import os
+import re
+import shlex
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
+
+from agentdescent.agents.cli_output import Answer, read_answer
+from agentdescent.agents.completion import Completion, Reply
+from agentdescent.agents.metering import Counted
+from agentdescent.blocking import run_blocking
+from agentdescent.calls import current_run
+from agentdescent.errors import CommandFailed, CommandNotStarted
+from agentdescent.process import Finished, StrPath, clean_environment, run_command
+from agentdescent.usage import Usage
+
+_SHOWN = 400
+"""Characters of a failed agent's words that an error repeats."""
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_SECRET_OPTION = re.compile(r"(^|[-_])(key|token|secret|password|passwd)$", re.IGNORECASE)
+_CREDENTIALS_IN_URL = re.compile(r"(?<=//)[^/\s@]+@")
+_SHORTEST_SECRET = 4
+
+_NETWORK = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+)
+_CLAUDE = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_MODEL",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CONFIG_DIR",
+    *_NETWORK,
+)
+_CODEX = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY", "CODEX_HOME", *_NETWORK)
+
+_HOW_TO_GET = {
+    "claude": "install Claude Code, for instance by `npm install -g @anthropic-ai/claude-code`",
+    "codex": "install the Codex CLI, for instance by `npm install -g @openai/codex`",
+}
+
+
+@runtime_checkable
+class WorkspaceAgent(Protocol):
+    """An agent that works on the files of a directory."""
+
+    def __call__(self, prompt: str, /) -> str | Awaitable[str]:
+        """Answer the prompt."""
+        ...
+
+    def in_workspace(self, path: Path, /) -> Completion:
+        """The same agent, at work in `path`; this one stays where it is."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class CliAgent:
+    """A program as a completion; made by `cli_agent`, `claude_code` and `codex`.
+
+    Awaited with a prompt it runs the program and gives what it printed, stripped. Cancelled, it
+    ends the program and whatever that has started, within a second.
+    """
+
+    command: tuple[str, ...]
+    workspace: StrPath | None
+    via_stdin: bool
+    timeout: float | None
+    env: Mapping[str, str]
+    env_passthrough: tuple[str, ...]
+    usage: Usage | None
+    output: Literal["text", "json"]
+
+    async def __call__(self, prompt: str) -> str:
+        """Ask the program.
+
+        Raises:
+            CommandNotStarted: If it could not be started.
+            CommandTimeout: If it took longer than the timeout.
+            CommandFailed: If its status was not 0, or if it printed no JSON where that is expected.
+        """
+        with Counted(self._account()) as call:
+            environment = self._environment()
+            finished = await self._run(prompt, environment)
+            if finished.returncode:
+                raise self._failure(
+                    finished, finished.stderr.strip() or finished.stdout, environment
+                )
+            if self.output == "text":
+                return Reply(finished.stdout.strip(), cut=finished.stdout_dropped > 0)
+            answer = self._read(finished, environment)
+            call.is_counted = True
+            return self._told(answer, finished, call.usage, environment)
+
+    def sync(self, prompt: str) -> str:
+        """Ask the program from a script, and wait for the answer.
+
+        Raises:
+            RunningLoopError: If an event loop is running in this thread, outside a notebook.
+        """
+        return run_blocking(
+            partial(self, prompt), caller="agent.sync(prompt)", instead="await agent(prompt)"
+        )
+
+    def in_workspace(self, path: StrPath) -> Self:
+        """The same agent, at work in the directory `path`; usage goes to the same account."""
+        return replace(self, workspace=path)
+
+    @property
+    def identity(self) -> str:
+        """What tells this agent from others: its command and variables, without secrets."""
+        settings = (f"{name}={value}" for name, value in sorted(self.env.items()))
+        environment = self._environment()
+        parts = _without_secrets((*settings, *self.command))
+        return f"cli: {shlex.join(_redacted(part, environment) for part in parts)}"
+
+    def __repr__(self) -> str:
+        return f"<agent {self.identity}>"
+
+    def _account(self) -> Usage:
+        if self.usage is not None:
+            return self.usage
+        run = current_run()
+        return Usage() if run is None else run.usage
+
+    def _environment(self) -> dict[str, str]:
+        return clean_environment(("HOME", *self.env_passthrough), self.env)
+
+    async def _run(self, prompt: str, environment: Mapping[str, str]) -> Finished:
+        try:
+            return await run_command(
+                self.command if self.via_stdin else (*self.command, prompt),
+                cwd=self.workspace,
+                env=environment,
+                stdin=prompt if self.via_stdin else None,
+                timeout=self.timeout,
+            )
+        except CommandNotStarted as error:
+            advised = CommandNotStarted(f"{error}; {_advice(self.command[0], error.__cause__)}")
+            advised.attempts_made = error.attempts_made
+            raise advised from error.__cause__
+
+    def _failure(
+        self, finished: Finished, words: str, environment: Mapping[str, str]
+    ) -> CommandFailed:
+        said = _redacted(words.strip(), environment)[:_SHOWN] or "no output"
+        failure = CommandFailed(
+            f"{self.command[0]!r} ended with status {finished.returncode}: {said}"
+        )
+        failure.returncode = finished.returncode
+        return failure
+
+    def _read(self, finished: Finished, environment: Mapping[str, str]) -> Answer:
+        try:
+            return read_answer(finished.stdout)
+        except ValueError as error:
+            words = finished.stdout.strip() or finished.stderr
+            raise self._failure(finished, f"{error} in: {words}", environment) from None
+
+    def _told(
+        self, answer: Answer, finished: Finished, usage: Usage, environment: Mapping[str, str]
+    ) -> Reply:
+        usage.record(
+            prompt_tokens=answer.tokens.input if answer.tokens else 0,
+            completion_tokens=answer.tokens.output if answer.tokens else 0,
+            seconds=finished.seconds,
+            failed=bool(answer.error),
+        )
+        if answer.error:
+            raise self._failure(finished, answer.error, environment)
+        return Reply(answer.text.strip(), tokens=answer.tokens, seconds=finished.seconds)
+
+
+def cli_agent(
+    command: Sequence[StrPath],
+    *,
+    workspace: StrPath | None = None,
+    via_stdin: bool = False,
+    timeout: float | None = 600.0,
+    env: Mapping[str, str] | None = None,
+    env_passthrough: Iterable[str] = (),
+    usage: Usage | None = None,
+    output: Literal["text", "json"] = "text",
+) -> CliAgent:
+    """Use a program as a completion, and as an agent that works on files.
+
+    It sees the variables PATH, LANG, LC_ALL, LC_CTYPE, TZ, TMPDIR and HOME, those that
+    `env_passthrough` names, and `env`; no others. Of what it prints 4 MiB are read; a longer answer
+    counts as cut off.
+
+    Args:
+        command: The program and its first arguments.
+        workspace: The directory it works in; by default ours.
+        via_stdin: It reads the prompt from its standard input. By default the prompt is its last
+            argument, where one that begins with a dash may be taken for an option, others may read
+            it, and 128 KiB are too long.
+        timeout: Seconds one call may take; None for as long as it likes.
+        env: Variables to set.
+        env_passthrough: Names of variables to hand on, such as that of its API key.
+        usage: Told of each call; by default the run's own account.
+        output: "json" if it prints its answer and its usage as `claude --output-format json` or
+            `codex exec --json` do. Then tokens are counted as well.
+
+    Raises:
+        TypeError: If `command` is one string.
+        ValueError: If it is empty, `timeout` is not positive, or `output` is neither of the two.
+    """
+    if isinstance(command, str):
+        raise TypeError(f"command must be a list, got text; write {shlex.split(command)!r}")
+    if not command:
+        raise ValueError("command is empty; name at least a program, as in ['claude', '-p']")
+    if timeout is not None and timeout <= 0:
+        raise ValueError(f"timeout must be positive, got {timeout:g}; None waits for ever")
+    if output not in ("text", "json"):
+        raise ValueError(f"output must be 'text' or 'json', got {output!r}")
+    return CliAgent(
+        command=tuple(os.fspath(part) for part in command),
+        workspace=workspace,
+        via_stdin=via_stdin,
+        timeout=timeout,
+        env=dict(env or {}),
+        env_passthrough=tuple(env_passthrough),
+        usage=usage,
+        output=output,
+    )
+
+
+class Options(TypedDict, total=False):
+    """The arguments of `cli_agent` that `claude_code` and `codex` hand on."""
+
+    via_stdin: bool
+    timeout: float | None
+    env: Mapping[str, str] | None
+    usage: Usage | None
+
+
+def claude_code(
+    workspace: StrPath | None = None,
+    extra_args: Iterable[str] = (),
+    *,
+    env_passthrough: Iterable[str] = (),
+    output: Literal["text", "json"] = "text",
+    **options: Unpack[Options],
+) -> CliAgent:
+    """Claude Code without its terminal: `claude -p`, reading the prompt from standard input.
+
+    Args:
+        workspace: The directory it works in; by default ours.
+        extra_args: More arguments, for instance ``("--model", "haiku")``.
+        env_passthrough: Names of variables to hand on besides those of its own API, of its
+            configuration and of proxies.
+        output: "json" adds `--output-format json` and counts tokens.
+        **options: As of `cli_agent`.
+    """
+    options.setdefault("via_stdin", True)
+    form = ("--output-format", "json") if output == "json" else ()
+    return cli_agent(
+        ("claude", "-p", *form, *extra_args),
+        workspace=workspace,
+        env_passthrough=(*_CLAUDE, *env_passthrough),
+        output=output,
+        **options,
+    )
+
+
+def codex(
+    workspace: StrPath | None = None,
+    extra_args: Iterable[str] = (),
+    *,
+    env_passthrough: Iterable[str] = (),
+    output: Literal["text", "json"] = "text",
+    **options: Unpack[Options],
+) -> CliAgent:
+    """The Codex CLI without its terminal: `codex exec`, reading the prompt from standard input.
+
+    Args:
+        workspace: The directory it works in; by default ours.
+        extra_args: More arguments, for instance ``("--sandbox", "workspace-write")``.
+        env_passthrough: Names of variables to hand on besides those of its own API, of its
+            configuration and of proxies.
+        output: "json" adds `--json` and counts tokens.
+        **options: As of `cli_agent`.
+    """
+    options.setdefault("via_stdin", True)
+    form = ("--json",) if output == "json" else ()
+    return cli_agent(
+        ("codex", "exec", *form, *extra_args),
+        workspace=workspace,
+        env_passthrough=(*_CODEX, *env_passthrough),
+        output=output,
+        **options,
+    )
+
+
+def _advice(program: str, cause: BaseException | None) -> str:
+    if isinstance(cause, FileNotFoundError):
+        return _HOW_TO_GET.get(Path(program).name, "install it, or give its full path")
+    if isinstance(cause, ValueError) or getattr(cause, "errno", None) == errno.E2BIG:
+        return "via_stdin=True hands it the prompt in another way"
+    return "try the command in a terminal"
+
+
+def _without_secrets(parts: Iterable[str]) -> list[str]:
+    """`parts` with `***` for the values of options and variables that hold keys or passwords."""
+    shown: list[str] = []
+    follows_option = False
+    for part in parts:
+        name, is_set, _ = part.partition("=")
+        if follows_option and not part.startswith("-"):
+            shown.append("***")
+        elif is_set and _SECRET_OPTION.search(name):
+            shown.append(f"{name}=***")
+        else:
+            shown.append(part)
+        follows_option = part.startswith("-") and bool(_SECRET_OPTION.search(part))
+    return shown
+
+
+def _redacted(text: str, environment: Mapping[str, str]) -> str:
+    """`text` with the names of secret variables in place of their values."""
+    secrets = [
+        (name, value.strip())
+        for name, value in environment.items()
+        if _SECRET_NAME.search(name) and len(value.strip()) >= _SHORTEST_SECRET
+    ]
+    for name, value in sorted(secrets, key=lambda secret: -len(secret[1])):
+        text = text.replace(value, f"[{name}]")
+    return _CREDENTIALS_IN_URL.sub("***@", text)
