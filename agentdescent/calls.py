@@ -1,30 +1,38 @@
-"""Calls of models: what for, what each took, and the run that pays for them."""
+"""Calls of models: the run that they belong to, admits them and pays for them."""
 
-from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
 
+from agentdescent.core.model_calls import ModelCall, Role
 from agentdescent.core.reply import Tokens
 from agentdescent.core.spend import Spend, Unit
+from agentdescent.errors import UnpricedModelError
+from agentdescent.pricing import Prices, Tariff
 from agentdescent.usage import Usage
 
+__all__ = [
+    "Admission",
+    "ModelCall",
+    "Role",
+    "RunCalls",
+    "Stage",
+    "calls_of",
+    "current_role",
+    "current_run",
+    "current_stage",
+    "working_as",
+    "working_at",
+]
+
 T = TypeVar("T")
-
-
-class Role(StrEnum):
-    """What a model is asked for."""
-
-    SOLVE = "solve"
-    REFLECT = "reflect"
-    JUDGE = "judge"
-    MERGE = "merge"
-    OTHER = "other"
 
 
 class Stage(StrEnum):
@@ -34,47 +42,57 @@ class Stage(StrEnum):
     GATE = "gate"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """One request to a provider, from the turn it waited for to the end of its reply.
+FIRST_GUESS = 4096
+"""Tokens that a call is expected to take while nothing is known about its kind."""
+
+
+class Admission:
+    """Leave to make one attempt, with what is held for it; a context manager.
+
+    `RunCalls.note` settles it. Leaving the block gives back what has not been settled, so an
+    attempt that fails or is cancelled before it is noted costs no tokens and no dollars.
 
     Attributes:
-        provider: Whose API it spoke, e.g. "anthropic".
-        model: As it was asked for.
-        endpoint: The base URL, without credentials.
-        role: What for.
-        attempt: Which try of one logical call, from 1.
-        queued: Seconds it waited for its turn at the endpoint.
-        seconds: From the request to the end of the reply, or to the failure.
-        first_token: Seconds to the first piece of text; None when it was not streamed.
-        status: The HTTP status, or None if there was no reply.
-        finish_reason: The provider's word for why the model stopped, or "".
-        tokens: None when the provider did not say.
-        usd: None when the price is not known.
-        error: "" or what went wrong, without secrets.
+        run: Who pays.
+        tariff: The price of the model, or None.
+        held: What is reserved until the attempt is settled.
     """
 
-    provider: str
-    model: str
-    endpoint: str
-    role: Role
-    attempt: int = 1
-    queued: float = 0.0
-    seconds: float = 0.0
-    first_token: float | None = None
-    status: int | None = None
-    finish_reason: str = ""
-    tokens: Tokens | None = None
-    usd: float | None = None
-    error: str = ""
+    __slots__ = ("held", "run", "tariff")
+
+    def __init__(self, run: "RunCalls", tariff: Tariff | None, held: Mapping[Unit, float]) -> None:
+        self.run: RunCalls = run
+        self.tariff: Tariff | None = tariff
+        self.held: Mapping[Unit, float] = held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.run.settle(self, {})
 
 
 class RunCalls:
     """What a completion finds of the run it is called in; lives on the run's event loop.
 
+    Before each attempt a completion asks to be admitted, and afterwards it notes what came of it::
+
+        with await run.admit(provider="acme", model="m1", max_tokens=500):
+            ...  # one request
+            run.note(ModelCall(...))
+
+    What is noted here is in `usage`: a completion whose own account is the same object does not
+    record the call again.
+
     Attributes:
         spend: The budgets.
         usage: The run's account.
+        prices: What models cost.
         portal: By which a thread has something done on the run's loop; None before the run opens.
     """
 
@@ -83,26 +101,79 @@ class RunCalls:
         spend: Spend,
         usage: Usage,
         listeners: Sequence[Callable[[ModelCall], object]] = (),
+        prices: Prices | None = None,
     ) -> None:
         self.spend: Spend = spend
         self.usage: Usage = usage
+        self.prices: Prices = prices or Prices()
         self.portal: BlockingPortal | None = None
-        self._listeners = tuple(listeners)
+        self._listeners = list(listeners)
         self._once: dict[Hashable, Any] = {}
         self._closers: list[Callable[[], Awaitable[object]]] = []
+        self._settled = anyio.Event()
 
-    def admit(self) -> None:
+    async def admit(
+        self,
+        *,
+        provider: str = "",
+        model: str = "",
+        endpoint: str = "",
+        max_tokens: int | None = None,
+    ) -> Admission:
         """Pay for one attempt, before it is made.
+
+        It waits while only what other attempts hold stands between this one and a budget.
+        Cancelled, it has paid for nothing.
+
+        Args:
+            provider: As in `ModelCall`; it tells the price, like the next two.
+            model: The model.
+            endpoint: The base URL.
+            max_tokens: The most that the reply may take; None for what calls in this role usually
+                take.
 
         Raises:
             Exhausted: If the run may make no more.
+            UnpricedModelError: If there is a budget of dollars and the price is not known.
         """
-        self.spend.reserve(Unit.ATTEMPT)
+        tariff = self.prices.find(provider, model, endpoint) if self._counts(Unit.USD) else None
+        held = self._estimates(model, tariff, max_tokens)
+        while not self._reserve(held):
+            await self._settled.wait()
+        admission = Admission(self, tariff, held)
+        _admission.set(admission)
+        return admission
 
     def note(self, call: ModelCall) -> None:
-        """Enter an attempt that came to an end."""
+        """Enter an attempt that came to an end, and settle what was held for it.
+
+        It is priced here unless its `usd` is given. A reply whose tokens are not known spends what
+        was held for it; a failure, nothing.
+        """
+        admission = _admission.get()
+        if admission is None or admission.run is not self:
+            admission = Admission(self, None, {})
+        if call.usd is None and call.tokens is not None:
+            where = (call.provider, call.model, call.endpoint)
+            tariff = admission.tariff or self.prices.find(*where)
+            call = replace(call, usd=None if tariff is None else tariff.cost(call.tokens))
+        self.usage.note(call)
+        self.settle(admission, _spent(call, admission.held))
         for listener in self._listeners:
             listener(call)
+
+    def settle(self, admission: Admission, spent: Mapping[Unit, float]) -> None:
+        """Replace what is held for an attempt by what it took; once that is done, add to it."""
+        held, admission.held = admission.held, {}
+        for unit in (Unit.TOKEN, Unit.USD):
+            self.spend.settle(unit, held.get(unit, 0), spent.get(unit, 0))
+        if held:
+            self._settled.set()
+            self._settled = anyio.Event()
+
+    def listen(self, listener: Callable[[ModelCall], object]) -> None:
+        """Tell `listener` of every attempt from now on."""
+        self._listeners.append(listener)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What all completions of the run share under `key`, made by the first that asks."""
@@ -120,10 +191,50 @@ class RunCalls:
             while self._closers:
                 await self._closers.pop()()
 
+    def _counts(self, unit: Unit) -> bool:
+        return self.spend.is_limited(unit)
+
+    def _estimates(
+        self, model: str, tariff: Tariff | None, max_tokens: int | None
+    ) -> Mapping[Unit, float]:
+        if not (self._counts(Unit.TOKEN) or self._counts(Unit.USD)):
+            return {}
+        tokens = max_tokens or self._usual_tokens() or FIRST_GUESS
+        held: dict[Unit, float] = {Unit.TOKEN: tokens}
+        if self._counts(Unit.USD):
+            usd = None if tariff is None else tariff.cost(Tokens(output=tokens))
+            if usd is None:
+                raise UnpricedModelError(model)
+            held[Unit.USD] = usd
+        return held
+
+    def _usual_tokens(self) -> int:
+        account = self.usage.roles.get(current_role())
+        return 0 if account is None else int(account.call_tokens.percentile(95) or 0)
+
+    def _reserve(self, held: Mapping[Unit, float]) -> bool:
+        self.spend.reserve(Unit.ATTEMPT)
+        is_held = False
+        try:
+            is_held = self.spend.hold(held)
+        finally:
+            if not is_held:
+                self.spend.release(Unit.ATTEMPT)
+        return is_held
+
+
+def _spent(call: ModelCall, held: Mapping[Unit, float]) -> Mapping[Unit, float]:
+    """What an attempt took: as it says, else nothing if it failed, else what was held for it."""
+    unknown: Mapping[Unit, float] = {} if call.error else held
+    tokens = unknown.get(Unit.TOKEN, 0) if call.tokens is None else call.tokens.total
+    usd = unknown.get(Unit.USD, 0) if call.usd is None else call.usd
+    return {Unit.TOKEN: tokens, Unit.USD: usd}
+
 
 _run: ContextVar[RunCalls | None] = ContextVar("_run", default=None)
 _role: ContextVar[Role] = ContextVar("_role", default=Role.OTHER)
 _stage: ContextVar[Stage] = ContextVar("_stage", default=Stage.ROLLOUT)
+_admission: ContextVar[Admission | None] = ContextVar("_admission", default=None)
 
 
 def current_run() -> RunCalls | None:

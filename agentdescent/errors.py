@@ -8,6 +8,7 @@
         * GovernanceError           a frozen artifact was about to change
         * ContractRejected          an artifact's contract differs from the registered one
         * PluginError               a strategy, sampler, plan or aggregator has a bug
+        * UnpricedModelError        there is a budget of dollars, and no price (also ValueError)
     * BackendError                  a model, tool or network failed: retried, absorbed, reported
         * EvaluationFailed          a held-out task could not be scored, original as `__cause__`
         * FetchError                a download failed, or the network is off limits
@@ -87,6 +88,18 @@ class ContractRejected(ContractError):
 
 class PluginError(ContractError):
     """A strategy, sampler, plan or aggregator raised; the original error is `__cause__`."""
+
+
+class UnpricedModelError(ContractError, ValueError):
+    """A model whose price is not known was to be paid out of a budget of dollars."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"max_cost cannot be kept: the price of model {model!r} is not known; give prices="
+            f"{{{model!r}: Price(input=..., output=...)}} in USD per million tokens, 0.0 for a "
+            "model of your own, or drop max_cost"
+        )
+        self.model = model
 
 
 class BackendError(AgentDescentError, RuntimeError):

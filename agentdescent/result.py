@@ -144,15 +144,17 @@ class EvolutionResult:
         return self.cache_hits / asked if asked else 0.0
 
     def cost_summary(self) -> str:
-        """One line: rollouts, calls and seconds."""
-        return (
+        """One line of rollouts, calls and seconds; below it, a table of what each role took."""
+        line = (
             f"{self.rollouts:,} rollouts, {self.actor_calls:,} actor calls, "
             f"{self.wallclock:.1f}s; {self.usage.summary()}"
         )
+        return f"{line}\n{table}" if (table := self.usage.table()) else line
 
     def record(self) -> dict[str, Any]:
         """The result as JSON values, as `save` writes it."""
-        return {"schema": SCHEMA, **asdict(replace(self, state=dict(self.state)))}
+        values = asdict(replace(self, state=dict(self.state), usage=Usage()))
+        return {"schema": SCHEMA, **values, "usage": self.usage.as_json()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result as UTF-8 JSON, replacing `path` atomically.
@@ -204,7 +206,7 @@ class EvolutionResult:
         known = _known(cls, record)
         rows: list[dict[str, Any]] = record.get("history", [])
         known["history"] = [RoundInfo(**_known(RoundInfo, row)) for row in rows]
-        known["usage"] = Usage(**_known(Usage, record.get("usage", {})))
+        known["usage"] = Usage.from_json(record.get("usage", {}))
         known["stop_reason"] = StopReason(record.get("stop_reason", StopReason.ROUNDS))
         return cls(**known)
 

@@ -53,15 +53,15 @@ class Executor:
             call = self._at_once(function)
         else:
             call = _as(role, self._in_a_thread(function))
-            return self._unless_cancelled(self._counted(call)) if counts else call
-        return self._counted(call) if counts else call
+            return self._unless_cancelled(self._counted(call, role)) if counts else call
+        return self._counted(call, role) if counts else call
 
-    def _counted(self, door: Door) -> Door:
+    def _counted(self, door: Door, role: Role) -> Door:
         spend, usage = self._spend, self._usage
 
         async def call(*args: Any, leash: Leash | None = None) -> Any:
             spend.reserve(Unit.CALL)
-            with Counted(usage):
+            with Counted(usage, role):
                 return await door(*args, leash=leash)
 
         return call

@@ -34,7 +34,7 @@ class Spend:
     """The one account of a run. It lives on the event loop and needs no lock.
 
     Work is paid for before it starts: `reserve` raises `Exhausted` when nothing is left. Where the
-    price is known only afterwards, an estimate is reserved and `settle` corrects it.
+    price is known only afterwards, an estimate is held and `settle` corrects it.
     """
 
     def __init__(self, limits: Mapping[Unit, tuple[float | None, StopReason]]) -> None:
@@ -73,24 +73,25 @@ class Spend:
         self._refuse_beyond_limit(unit, self.used(unit))
         self._spent[unit] += 1
 
-    def estimate(self, unit: Unit, amount: float) -> bool:
-        """Reserve an estimated `amount`; False if what others have reserved must be settled first.
+    def hold(self, amounts: Mapping[Unit, float]) -> bool:
+        """Reserve estimated amounts, all or none; False if others must settle theirs first.
 
-        The last reservation may exceed the limit: else a budget below one estimate buys nothing.
+        The last reservation may exceed a limit: else a budget below one estimate buys nothing.
 
         Raises:
             Exhausted: If nothing is left whatever becomes of what is reserved.
         """
-        self._refuse_beyond_limit(unit, self._spent[unit])
-        left = self.left(unit)
-        if left is not None and left <= 0:
+        for unit in amounts:
+            self._refuse_beyond_limit(unit, self._spent[unit])
+        if any((left := self.left(unit)) is not None and left <= 0 for unit in amounts):
             return False
-        self._reserved[unit] += amount
+        for unit, amount in amounts.items():
+            self._reserved[unit] += amount
         return True
 
-    def settle(self, unit: Unit, reserved: float, amount: float) -> None:
-        """Replace an estimate by what the work really took."""
-        self._reserved[unit] -= reserved
+    def settle(self, unit: Unit, held: float, amount: float) -> None:
+        """Replace what was held by what the work really took."""
+        self._reserved[unit] = max(0, self._reserved[unit] - held)  # floats do not sum to 0
         self._spent[unit] += amount
 
     def release(self, unit: Unit) -> None:
