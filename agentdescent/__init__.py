@@ -22,6 +22,8 @@ from agentdescent.core.protocols import (
     TaskSampler,
     WorkUnit,
 )
+from agentdescent.core.reflection import Reflection
+from agentdescent.core.scored import Scored
 from agentdescent.core.task import Task, tasks_from
 from agentdescent.errors import (
     AgentDescentError,
@@ -80,10 +82,12 @@ __all__ = [
     "PluginError",
     "ProposalContractError",
     "ProposalOutcome",
+    "Reflection",
     "RewardContractError",
     "RoundInfo",
     "RoundRobin",
     "RunningLoopError",
+    "Scored",
     "SingleSlot",
     "StalenessPolicy",
     "StopReason",

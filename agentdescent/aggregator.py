@@ -9,7 +9,7 @@ from agentdescent.core.merging import (
     Verdict,
     VerifierProtocol,
 )
-from agentdescent.core.outcomes import MergeOutcome, MergeReport
+from agentdescent.core.outcomes import MergeOutcome, MergeReport, Refusal
 from agentdescent.core.protocols import AggregatorFactory, AggregatorProtocol
 from agentdescent.core.store import CommitNote
 from agentdescent.merge.aggregator import Aggregator
@@ -29,6 +29,7 @@ __all__ = [
     "LedgerSnapshot",
     "MergeOutcome",
     "MergeReport",
+    "Refusal",
     "Verdict",
     "VerifierProtocol",
 ]

@@ -65,6 +65,7 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     solved_threshold: float = 0.999,
     max_worker_errors: int = 3,
     self_verify: bool = True,
+    reflect_batch: int = 1,
     eval_concurrency: int | None = None,
     eval_repeats: int = 1,
     confirm: int = 0,
@@ -90,10 +91,11 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
 
     Args:
         tasks: At least 4, with unique ids.
-        reward: ``(task, output) -> number in [0, 1]``.
+        reward: ``(task, output) -> number in [0, 1]``, or a `Scored`.
         agent: An object with `solve` and `propose`; or give `run` and `propose`, which win.
         run: ``(rendered, task) -> output``.
-        propose: ``(rendered, task, output, reward) -> text or None``.
+        propose: ``(rendered, task, output, reward) -> text or None``; if it offers
+            ``reflect(reflection)``, it is asked by that, with a `Reflection`.
         strategy: What the artifact is and how a proposal becomes a diff; default `AppendRules()`.
         initial_state: The first state, instead of the strategy's; ignored (with a warning) when
             `repo_path` holds the artifact already.
@@ -129,6 +131,9 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
         solved_threshold: The reward from which a rollout asks for no proposal.
         max_worker_errors: Failures in a row to tolerate while nothing has ever succeeded.
         self_verify: Try each diff on its own task first, and drop it if that does not help.
+        reflect_batch: Failures of one version, of different tasks, that a reflection shows
+            together; more than 1 needs a `propose` that offers `reflect(reflection)`, as
+            `reflector` and `LLMAgent` do.
         eval_concurrency: Held-out evaluations at once; default 32 for coroutine functions, 8 else.
         eval_repeats: Runs per held-out evaluation, averaged. For sampled models.
         confirm: Fresh runs of both sides on the tasks that differ, before a commit. For sampled

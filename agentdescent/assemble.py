@@ -24,6 +24,7 @@ from agentdescent.engine.accounts import Accounts
 from agentdescent.engine.barrier_free import BarrierFree
 from agentdescent.engine.budget import EarlyStop, Stop
 from agentdescent.engine.events import Events
+from agentdescent.engine.experience import Experience
 from agentdescent.engine.head import Head
 from agentdescent.engine.health import Health
 from agentdescent.engine.held_out import HeldOut
@@ -138,8 +139,9 @@ class _Assembly:
         rendered = render(request.strategy, state)
         listeners = [*request.listeners, *([log_progress] if config.verbose else [])]
         self._events = Events(listeners, request.on_end, request.alerts)
+        head = Head(Snapshot(stored.version, state, rendered))
         self._shared = Shared(
-            head=Head(Snapshot(stored.version, state, rendered)),
+            head=head,
             spend=spend,
             health=Health(
                 config.max_worker_errors,
@@ -151,6 +153,7 @@ class _Assembly:
             early=EarlyStop(config.target_reward, config.patience),
             alerts=request.alerts,
             emit=self._events.emit if listeners else None,
+            experience=_experience(request, head),
             sweeps=config.asynchronous,
         )
         self._artifact = EvolvingArtifact(
@@ -250,7 +253,10 @@ class _Assembly:
         return Rollouts(
             run=run,
             reward=reward,
-            propose=self._executor.door(request.propose, counts=True, role=Role.REFLECT),
+            propose=self._executor.door(
+                request.reflect or request.propose, counts=True, role=Role.REFLECT
+            ),
+            experience=self._shared.experience,
             strategy=request.strategy,
             artifact_id=config.artifact_id,
             solved_threshold=config.solved_threshold,
@@ -285,6 +291,14 @@ def _limits(request: Request) -> Mapping[Unit, tuple[float | None, StopReason]]:
         Unit.ROLLOUT: (request.rollout_budget, rollouts),
         Unit.CALL: (config.max_calls, StopReason.MAX_CALLS),
     }
+
+
+def _experience(request: Request, head: Head) -> Experience | None:
+    if request.reflect is None:
+        return None
+    config = request.config
+    in_rounds = not config.asynchronous
+    return Experience(head, request.strategy, config.reflect_batch, in_rounds=in_rounds)
 
 
 def _seconds(limit: float | None) -> float | None:

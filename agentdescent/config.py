@@ -96,6 +96,7 @@ class RunConfig(BaseModel):
     max_calls: int | None = Field(default=None, ge=1)
     stop_when_solved: bool = False
     self_verify: bool = True
+    reflect_batch: int = Field(default=1, ge=1)
     held_out_frac: float = Field(default=0.4, gt=0.0, lt=1.0)
     oracle_budget: int = Field(default=200, ge=0)
     cheap_eval_tasks: int | None = Field(default=None, ge=1)

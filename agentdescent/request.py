@@ -8,7 +8,7 @@ from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any
 
 from agentdescent.config import AggregatorConfig, RunConfig, validated
-from agentdescent.core.contracts import check_callable, require_methods
+from agentdescent.core.contracts import check_callable, reflect_of, require_methods
 from agentdescent.core.events import Event
 from agentdescent.core.protocols import (
     AggregatorFactory,
@@ -42,7 +42,8 @@ def nobody(event: Event) -> None:
 class Request:
     """The arguments of one run, checked and complete; names as in `async_evolve`.
 
-    `on_end` is told the run's last event before any listener is.
+    `reflect` is what `propose` offers instead of itself, or None. `on_end` is told the run's last
+    event before any listener is.
     """
 
     config: RunConfig
@@ -52,6 +53,7 @@ class Request:
     reward: Callable[..., Any]
     run: Callable[..., Any]
     propose: Callable[..., Any]
+    reflect: Callable[..., Any] | None
     strategy: Strategy
     parallel: ParallelStrategy
     task_sampler: TaskSampler
@@ -97,6 +99,10 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         inherit(config.solved_threshold)
     check_callable("reward", options["reward"], ("task", "output"))
     train, held_out = _tasks(options["tasks"], options["reward"], config, alerts)
+    propose = _bound(propose, strategy)
+    reflect = reflect_of(propose)
+    if reflect is None:
+        _refuse_batch(config.reflect_batch, propose)
     return Request(
         alerts=alerts,
         config=config,
@@ -104,7 +110,8 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         held_out=held_out,
         reward=options["reward"],
         run=run,
-        propose=_bound(propose, strategy),
+        propose=propose,
+        reflect=reflect,
         strategy=strategy,
         parallel=parallel,
         task_sampler=sampler,
@@ -221,6 +228,16 @@ def _bound(propose: Callable[..., Any], strategy: Strategy) -> Callable[..., Any
     if bind is None:
         return propose
     return bind(strategy) if owner is propose else bind(strategy).propose
+
+
+def _refuse_batch(size: int, propose: object) -> None:
+    if size > 1:
+        raise ValueError(
+            f"reflect_batch={size} needs a propose that can be told of several failures, but "
+            f"{getattr(propose, '__qualname__', type(propose).__name__)} takes one; give an object "
+            "that offers reflect(reflection), such as reflector(model) or LLMAgent(model), or drop "
+            "reflect_batch"
+        )
 
 
 def _tasks(

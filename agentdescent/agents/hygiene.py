@@ -1,6 +1,7 @@
 """What a model's reply says once its packaging is off."""
 
 import re
+from collections.abc import Container
 
 _THOUGHT = re.compile(r"^[ \t]*<(think|thinking)>.*?</\1>", re.DOTALL | re.MULTILINE)
 _UNFINISHED_THOUGHT = re.compile(r"^[ \t]*<(?:think|thinking)>", re.MULTILINE)
@@ -8,6 +9,11 @@ _TAIL_OF_THOUGHT = re.compile(
     r"\A(?:(?!<think).)*?</(?:think|thinking)>[ \t]*$", re.DOTALL | re.MULTILINE
 )
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`\n]*)\Z")
+_LABEL = r"((?:(?:new|general|proposed|suggested|revised|improved) )?(?:rule|proposal))"
+_LABELLED = re.compile(
+    rf"(?:(\*\*|__|\*|_){_LABEL}(?:\1[ \t]*:|:[ \t]*\1)|{_LABEL}[ \t]*:)\s*", re.IGNORECASE
+)
+_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u2018": "\u2019", "\u00ab": "\u00bb"}
 _NONE = re.compile(r"[\W_]*none[\W_]*", re.IGNORECASE)
 
 
@@ -21,6 +27,27 @@ def visible(reply: str) -> str:
     if _UNFINISHED_THOUGHT.search(text):
         return ""
     return _unfenced(text.strip()).strip()
+
+
+def bare(reply: str, keys: Container[str] = ()) -> str:
+    """As `visible`, without a label such as "Rule:" in front or quotes around the whole.
+
+    A label that is one of `keys`, in lower case, says where the proposal belongs, and stays.
+    """
+    text = _unquoted(visible(reply))
+    found = _LABELLED.match(text)
+    if found is None or (found[2] or found[3]).lower() in keys:
+        return text
+    return _unquoted(_unfenced(text[found.end() :]).strip())
+
+
+def _unquoted(text: str) -> str:
+    """`text` without the quotes around it, if those are all there are of them."""
+    closing = _QUOTES.get(text[:1])
+    inner = text[1:-1]
+    if not inner or closing is None or text[-1] != closing or {text[0], closing} & {*inner}:
+        return text
+    return inner.strip()
 
 
 def declines(text: str) -> bool:

@@ -2,24 +2,49 @@
 
 import copy
 import warnings
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from agentdescent.agents.blocks import (
+    feedback_block,
+    others_block,
+    rejected_block,
+    successes_block,
+)
 from agentdescent.agents.completion import Completion, Reply, asking
-from agentdescent.agents.hygiene import declines, visible
+from agentdescent.agents.hygiene import bare, declines
 from agentdescent.agents.templates import (
     PROPOSE_TEMPLATE,
     RULE_INSTRUCTIONS,
     SOLVE_TEMPLATE,
     Template,
     expected_block,
+    shortened,
 )
 from agentdescent.core.diff import State
+from agentdescent.core.reflection import Reflection
 from agentdescent.core.task import Task
 
+ARTIFACT_CHARS = 200_000
+TEXT_CHARS = 16_000
+"""Of a task's prompt, and as many of an output, are shown to a reflector."""
+
+PROPOSAL_CHARS = 200_000
+"""Longer replies are not proposed."""
+
 _SOLVE_FIELDS = frozenset({"artifact", "prompt"})
-_PROPOSE_FIELDS = _SOLVE_FIELDS | {"output", "reward", "expected", "instructions"}
+_PROPOSE_FIELDS = _SOLVE_FIELDS | {
+    "output",
+    "reward",
+    "feedback",
+    "expected",
+    "others",
+    "successes",
+    "rejected",
+    "instructions",
+}
 
 _EMPTY = (
     "the reflector got an empty completion ({count} so far), so there is nothing to propose; a "
@@ -29,6 +54,52 @@ _CUT = (
     "the reflector got a reply that was cut off at its length limit ({count} so far); half an "
     "answer is not proposed: raise max_tokens"
 )
+_LONG = (
+    "the reflector got a reply of more than {limit} characters ({count} so far), which is not "
+    "proposed; ask for less in the template"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """What proposals have to look like, for a reflector that sees a rendering and no state."""
+
+    keys: Collection[str] = ()
+    describe: Callable[[State], str] | None = None
+    initial: State = field(default_factory=dict[str, Any])
+    untouched: str = ""
+
+    @classmethod
+    def of(cls, strategy: Any) -> "_Format":
+        declared: Callable[[], Iterable[str]] | None = getattr(strategy, "keys", None)
+        keys = tuple(declared()) if declared else ()
+        describe = getattr(strategy, "proposal_instructions", None)
+        if describe is None:
+            return cls(keys)
+        initial: State = strategy.initial()
+        return cls(keys, describe, initial, strategy.render(initial))
+
+    def instructions(self, rendered: str) -> str:
+        """Once the artifact is no longer the initial one, each key is taken to hold all of it."""
+        if self.describe is None:
+            return ""
+        if rendered == self.untouched:
+            return self.describe(self.initial)
+        return self.describe(dict.fromkeys(self.keys or ("artifact",), rendered))
+
+
+class _Complaints:
+    """Warnings, each on its 1st, 10th and 100th occasion."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+
+    def repeat(self, message: str) -> None:
+        self._counts[message] += 1
+        count = self._counts[message]
+        if count in (1, 10, 100):
+            text = message.format(count=count, limit=PROPOSAL_CHARS)
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,72 +109,52 @@ class Reflector:
     _ask: Callable[[str], Awaitable[str]]
     _template: Template
     _meta_chars: int | None
-    _instructions: Callable[[str], str]
-    _empty: "_Complaint" = field(default_factory=lambda: _Complaint(_EMPTY))
-    _cut: "_Complaint" = field(default_factory=lambda: _Complaint(_CUT))
+    _format: _Format
+    _complaints: _Complaints = field(default_factory=_Complaints)
 
     def bind_strategy(self, strategy: Any) -> "Reflector":
         """The same reflector, asking for proposals that `strategy` can read.
 
         Their format comes from the strategy's `proposal_instructions(state)`; one without that
-        method is taken to read rules. A reflector does not see the state: once the artifact is no
-        longer the initial one, it passes one in which each declared key holds the whole rendering.
+        method is taken to read rules.
         """
-        return Reflector(self._ask, self._template, self._meta_chars, _instructions_of(strategy))
+        return replace(self, _format=_Format.of(strategy), _complaints=_Complaints())
+
+    async def reflect(self, reflection: Reflection) -> str | None:
+        """Ask for a proposal; None if the model has none."""
+        return self._proposal(await self._ask(self._prompt(reflection)))
 
     async def __call__(self, rendered: str, task: Task, output: Any, reward: float) -> str | None:
-        """Ask for a proposal; None if the model has none."""
+        """As `reflect`, knowing of this rollout alone."""
+        instructions = self._format.instructions(rendered)
+        told = Reflection(rendered, {}, 0, task, output, reward, instructions=instructions)
+        return await self.reflect(told)
+
+    def _prompt(self, reflection: Reflection) -> str:
         limit = self._meta_chars
-        reply = await self._ask(
-            self._template.fill(
-                artifact=rendered,
-                prompt=task.prompt,
-                output=output,
-                reward=float(reward),
-                expected="" if limit is None else expected_block(task.meta, limit),
-                instructions=self._instructions(rendered),
-            )
+        return self._template.fill(
+            artifact=shortened(reflection.rendered, ARTIFACT_CHARS),
+            prompt=shortened(reflection.task.prompt, TEXT_CHARS),
+            output=shortened(reflection.output, TEXT_CHARS),
+            reward=float(reflection.reward),
+            feedback=feedback_block(reflection.feedback),
+            expected="" if limit is None else expected_block(reflection.meta, limit),
+            others=others_block(reflection.others, limit),
+            successes=successes_block(reflection.successes),
+            rejected=rejected_block(reflection.rejected),
+            instructions=reflection.instructions or RULE_INSTRUCTIONS,
         )
+
+    def _proposal(self, reply: str) -> str | None:
+        complaints = self._complaints
         if isinstance(reply, Reply) and reply.cut:
-            self._cut.repeat()
-            return None
-        text = visible(reply)
+            return complaints.repeat(_CUT)
+        text = bare(reply, self._format.keys)
         if not text:
-            self._empty.repeat()
-            return None
+            return complaints.repeat(_EMPTY)
+        if len(text) > PROPOSAL_CHARS:
+            return complaints.repeat(_LONG)
         return None if declines(text) else text
-
-
-def _one_rule(_: str) -> str:
-    return RULE_INSTRUCTIONS
-
-
-def _instructions_of(strategy: Any) -> Callable[[str], str]:
-    describe: Callable[[State], str] | None = getattr(strategy, "proposal_instructions", None)
-    if describe is None:
-        return _one_rule
-    initial: State = strategy.initial()
-    untouched: str = strategy.render(initial)
-    declared: Callable[[], Iterable[str]] | None = getattr(strategy, "keys", None)
-    keys = tuple(declared()) if declared else ("artifact",)
-
-    def instructions(rendered: str) -> str:
-        return describe(initial if rendered == untouched else dict.fromkeys(keys, rendered))
-
-    return instructions
-
-
-class _Complaint:
-    """A warning on the 1st, 10th and 100th occasion."""
-
-    def __init__(self, message: str) -> None:
-        self._message = message
-        self._count = 0
-
-    def repeat(self) -> None:
-        self._count += 1
-        if self._count in (1, 10, 100):
-            warnings.warn(self._message.format(count=self._count), RuntimeWarning, stacklevel=3)
 
 
 def reflector(
@@ -115,16 +166,23 @@ def reflector(
     """Make `complete` the one who looks at a rollout and says what to change.
 
     The result is a `propose`: awaited with the rendered artifact, the task, the output and the
-    reward, it gives the model's proposal. Thinking and a fence around the whole reply are taken
-    off. A reply of nothing but NONE is no proposal, and neither is an empty one or one that was cut
-    off; the latter two warn (`RuntimeWarning`) on the 1st, 10th and 100th occasion.
+    reward, it gives the model's proposal. Thinking, a fence or quotes around the whole reply and a
+    label such as "Rule:" are taken off. A reply of nothing but NONE is no proposal, and neither is
+    an empty one, one that was cut off or one of more than 200,000 characters; these three warn
+    (`RuntimeWarning`) on the 1st, 10th and 100th occasion.
 
-    In a run it asks for what the run's strategy can read: one rule, the complete new value, ...
+    In a run it is asked through its `reflect`: with the scorer's feedback, with proposals that were
+    rejected before, and for what the run's strategy can read (one rule, the complete new value,
+    ...).
+
+    What tasks, outputs, scorers and earlier proposals say stands between tags that do not occur in
+    it. Of long texts the middle is left out, so that the prompt is bounded.
 
     Args:
         complete: Any completion; a synchronous one is called in a daemon thread.
         template: The prompt. It may use the fields artifact, prompt, output, reward, expected and
-            instructions; see `Template` for braces. What it does not use is not shown.
+            instructions, and feedback, others, successes and rejected, which are empty where there
+            is nothing to show; see `Template` for braces. What it does not use is not shown.
         show_meta: Show `Task.meta`, such as the gold answer.
         meta_chars: How much of it, in characters; at least 1.
 
@@ -136,7 +194,7 @@ def reflector(
             f"meta_chars must be at least 1, got {meta_chars}; show_meta=False hides the metadata"
         )
     filled = Template(template, _PROPOSE_FIELDS)
-    return Reflector(asking(complete), filled, meta_chars if show_meta else None, _one_rule)
+    return Reflector(asking(complete), filled, meta_chars if show_meta else None, _Format())
 
 
 class LLMAgent:
@@ -163,12 +221,12 @@ class LLMAgent:
     ) -> None:
         self._ask = asking(complete)
         self._solve_template = Template(solve_template, _SOLVE_FIELDS)
-        self._reflect = reflector(complete, propose_template, show_meta, meta_chars)
+        self._reflector = reflector(complete, propose_template, show_meta, meta_chars)
 
     def bind_strategy(self, strategy: Any) -> Self:
         """The same agent, proposing in the format that `strategy` reads."""
         bound = copy.copy(self)
-        bound._reflect = self._reflect.bind_strategy(strategy)  # noqa: SLF001 - one of its own kind
+        bound._reflector = self._reflector.bind_strategy(strategy)  # noqa: SLF001 - of its own kind
         return bound
 
     async def solve(self, rendered: str, task: Task) -> str:
@@ -178,4 +236,8 @@ class LLMAgent:
 
     async def propose(self, rendered: str, task: Task, output: Any, reward: float) -> str | None:
         """What to change, or None; see `reflector`."""
-        return await self._reflect(rendered, task, output, reward)
+        return await self._reflector(rendered, task, output, reward)
+
+    async def reflect(self, reflection: Reflection) -> str | None:
+        """As `propose`, knowing all that a run can tell; a run asks this one."""
+        return await self._reflector.reflect(reflection)

@@ -73,6 +73,39 @@ def check_callable(name: str, function: object, parameters: Iterable[str]) -> No
         ) from None
 
 
+def reflect_of(propose: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The method `reflect(reflection)` of the object that `propose` is, or is the `propose` of.
+
+    None if it offers none that takes one positional. A class that overrides `propose` and inherits
+    `reflect` is to be asked by what it overrides.
+    """
+    owner = getattr(propose, "__self__", propose)
+    if owner is not propose and getattr(owner, "propose", None) != propose:
+        return None
+    reflect = getattr(owner, "reflect", None)
+    if not callable(reflect) or not _takes(reflect, ("reflection",)):
+        return None
+    called = "__call__" if owner is propose else "propose"
+    return reflect if _depth(owner, "reflect") <= _depth(owner, called) else None
+
+
+def _takes(function: Callable[..., Any], parameters: Iterable[str]) -> bool:
+    signature = _signature(function)
+    if signature is None:
+        return True
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        return False
+    return True
+
+
+def _depth(owner: object, name: str) -> int:
+    """How far up in the classes of `owner` the attribute `name` is defined; -1 on itself."""
+    scopes = [getattr(owner, "__dict__", {}), *map(vars, type(owner).__mro__)]
+    return next((depth for depth, names in enumerate(scopes) if name in names), len(scopes)) - 1
+
+
 def require_methods(role: str, plugin: object, methods: Iterable[str]) -> None:
     """Check that `plugin` has every one of `methods`.
 

@@ -1,5 +1,6 @@
 """The words in which a run reports what happened."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -67,6 +68,24 @@ SPENT = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """An edit that a merge turned down for good.
+
+    Attributes:
+        diff: The edit, as it was ingested.
+        gain: Mean held-out reward with it minus that without, over the tasks that were scored, or
+            None if that was not measured. In company, it is the gain of all of them together.
+        reason: One line for people and reflectors; it names no held-out task.
+        category: Why: a `MergeOutcome` value.
+    """
+
+    diff: Diff
+    gain: float | None = None
+    reason: str = ""
+    category: str = MergeOutcome.BELOW_THRESHOLD
+
+
+@dataclass(frozen=True, slots=True)
 class MergeReport:
     """What one merge of one artifact came to.
 
@@ -83,6 +102,7 @@ class MergeReport:
         reason: One line for people; it interpolates numbers.
         category: The stable word to count by: a `MergeOutcome` value.
         blamed: Members of the union that were held responsible for a lost task.
+        refused: The edits that were turned down for good; reflectors are told.
     """
 
     artifact_id: str
@@ -97,3 +117,4 @@ class MergeReport:
     reason: str = ""
     category: str = ""
     blamed: int = 0
+    refused: Sequence[Refusal] = ()

@@ -114,6 +114,8 @@ class Journal:
             self._shared.stop.wind_down(self._shared.spend.exhausted)
         self._shared.health.note(report)
         self._tally(report)
+        if self._shared.experience is not None:
+            self._shared.experience.note(report)
         if self._shared.sweeps:
             self._notice_convergence(report)
         if self._shared.emit is not None:

@@ -103,6 +103,8 @@ class Merger:
     async def _sweep(self, batch: Sequence[Report]) -> None:
         for report in batch:
             self._take(report)
+        if self._shared.experience is not None:
+            self._shared.experience.settle()
         merged = await self._merge(self._merging.step)
         if merged or not self._shared.sweeps:
             reward = await self._held_out.measure()
@@ -142,7 +144,10 @@ class Merger:
                 await self._merging.ingest(self._cards[0])
                 self._cards.popleft()
                 taken += 1
-            self._recorder.note(await step())
+            reports = await step()
+            self._recorder.note(reports)
+            if self._shared.experience is not None:
+                self._shared.experience.note_merges(reports)
             reported = len(commits)
         except Exhausted as spent:
             self._shared.stop.wind_down(spent.reason)

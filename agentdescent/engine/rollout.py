@@ -12,12 +12,17 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.leash import Leash
 from agentdescent.core.outcomes import ProposalOutcome
 from agentdescent.core.protocols import Door, Strategy
+from agentdescent.core.reflection import Attempt
 from agentdescent.core.reply import is_cut
+from agentdescent.core.scored import Scored, feedback_of
 from agentdescent.core.spend import Exhausted
 from agentdescent.core.task import Task
+from agentdescent.engine.experience import Experience
 from agentdescent.engine.messages import Report, Step, Ticket
 from agentdescent.engine.plugins import render, to_diff
 from agentdescent.errors import classify
+
+_CUT = Scored(0.0, "The reply was cut off at its length limit, so it was not scored.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,8 @@ class Rollouts:
     Attributes:
         run: The actor's first half, behind the executor.
         reward: The scorer.
-        propose: The actor's second half.
+        propose: The actor's second half; it takes a reflection if there is experience.
+        experience: Makes reflections; None where `propose` takes four arguments.
         strategy: Turns proposals into diffs.
         artifact_id: The target of those diffs.
         solved_threshold: From this reward on, no proposal is asked for.
@@ -39,6 +45,7 @@ class Rollouts:
     run: Door
     reward: Door
     propose: Door
+    experience: Experience | None
     strategy: Strategy
     artifact_id: str
     solved_threshold: float
@@ -85,9 +92,11 @@ class Rollouts:
         report.seconds = anyio.current_time() - began
         report.reward = earned
         if earned >= self.solved_threshold:
+            if self.experience is not None:
+                self.experience.note_success(ticket, Attempt(task, output, earned))
             return
         report.step = Step.PROPOSE
-        answer = await self.propose(rendered, task, output, earned, leash=ticket.leash)
+        answer = await self._ask(ticket, output, earned, feedback_of(scored))
         report.proposal = check_proposal(task, answer)
         diff = await self._diff_of(report)
         if isinstance(diff, Dropped):
@@ -98,7 +107,15 @@ class Rollouts:
 
     async def _score(self, task: Task, output: object, leash: Leash | None) -> object:
         """What the scorer says; half an answer earns nothing, and is not shown to it."""
-        return 0.0 if is_cut(output) else await self.reward(task, output, leash=leash)
+        return _CUT if is_cut(output) else await self.reward(task, output, leash=leash)
+
+    async def _ask(self, ticket: Ticket, output: object, earned: float, feedback: str) -> object:
+        """What the actor's second half says about a failure."""
+        rendered, task = ticket.snapshot.rendered, ticket.task
+        if self.experience is None:
+            return await self.propose(rendered, task, output, earned, leash=ticket.leash)
+        attempt = Attempt(task, output, earned, feedback)
+        return await self.propose(self.experience.reflection(ticket, attempt), leash=ticket.leash)
 
     async def _diff_of(self, report: Report) -> Diff | Dropped:
         """The edit that was proposed, or why there is none."""

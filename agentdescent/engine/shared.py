@@ -6,6 +6,7 @@ from agentdescent.core.events import Emit
 from agentdescent.core.spend import Spend
 from agentdescent.engine.alerts import Alerts
 from agentdescent.engine.budget import EarlyStop, Stop
+from agentdescent.engine.experience import Experience
 from agentdescent.engine.head import Head
 from agentdescent.engine.health import Health
 
@@ -22,6 +23,7 @@ class Shared:
         early: Target and patience.
         alerts: Warnings.
         emit: Tells listeners; None when nobody listens.
+        experience: What reflectors are told; None when the run's `propose` cannot be told.
         sweeps: There are no rounds: the merger sweeps up what is there.
     """
 
@@ -32,4 +34,5 @@ class Shared:
     early: EarlyStop
     alerts: Alerts
     emit: Emit | None
+    experience: Experience | None
     sweeps: bool

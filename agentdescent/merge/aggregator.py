@@ -9,7 +9,7 @@ from agentdescent.core.artifact import EvolvingArtifact
 from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.merging import ArtifactLedger, Audit, LedgerSnapshot, VerifierProtocol
-from agentdescent.core.outcomes import MergeOutcome, MergeReport
+from agentdescent.core.outcomes import MergeOutcome, MergeReport, Refusal
 from agentdescent.core.protocols import StalenessPolicy
 from agentdescent.core.task import Task
 from agentdescent.merge.acceptance import gate, learn_trust, refuse
@@ -150,7 +150,9 @@ class Aggregator:
                 self._staleness_filter, artifact, snapshot.version, fitting
             )
             report = replace(report, survived_staleness=len(survivors), discarded_stale=stale)
+            turned_down = [self._too_large(card.diff) for card in oversized]
             if not survivors:
+                report = replace(report, refused=turned_down)
                 return self._nothing_left(report, len(oversized))
             self._merge = merge = self._open(artifact, survivors)
             try:
@@ -158,7 +160,7 @@ class Aggregator:
             finally:
                 self._merge = None
             batch.commit(merge.left_out())
-            return report
+            return replace(report, refused=[*turned_down, *merge.refusals()])
 
     @either
     async def _staleness_filter(
@@ -198,12 +200,17 @@ class Aggregator:
         merge = self._merge
         return merge if merge and merge.artifact is artifact else self._open(artifact)
 
+    def _too_large(self, diff: Diff) -> Refusal:
+        return Refusal(diff, None, f"it sets {self._limits}", MergeOutcome.OVERSIZED)
+
+    @property
+    def _limits(self) -> str:
+        chars = self.config.trust_region_chars
+        return f"more than {most_ops(self.config)} keys or a value of more than {chars} characters"
+
     def _nothing_left(self, report: MergeReport, oversized: int) -> MergeReport:
         stale = report.discarded_stale
-        limits = (
-            f"{oversized} of {report.considered} cards set more than {most_ops(self.config)} keys "
-            f"or a value of more than {self.config.trust_region_chars} characters"
-        )
+        limits = f"{oversized} of {report.considered} cards set {self._limits}"
         if not stale:
             return replace(report, category=MergeOutcome.OVERSIZED, reason=limits)
         lag = f"{stale} of {report.considered} cards lag too far, or help no more"

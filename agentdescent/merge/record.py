@@ -8,7 +8,8 @@ from agentdescent.core.artifact import EvolvingArtifact
 from agentdescent.core.diff import Diff, State
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.merging import Verdict, VerifierProtocol
-from agentdescent.merge.candidates import contains
+from agentdescent.core.outcomes import Refusal
+from agentdescent.merge.candidates import contains, signature
 
 MOST_REFUSALS = 2
 """A card that merges leave out this often is dropped."""
@@ -57,6 +58,18 @@ class Merge:
         """The cards whose whole edit is part of `diff`."""
         return [card for card in self.cards if contains(diff, card.diff)]
 
+    def refusals(self) -> list[Refusal]:
+        """What the refusals say of each edit that was ingested; what it did alone goes first."""
+        said: dict[str, tuple[int, Refusal]] = {}
+        for diff in self.refused:
+            verdict = self.verdict_on(self.artifact.apply(diff))
+            parts = {signature(card.diff): card.diff for card in self.members(diff)}
+            for name, part in parts.items():
+                company = len(parts) - 1
+                if not self._is_committed(part) and (name not in said or company < said[name][0]):
+                    said[name] = company, _refusal(part, verdict, company)
+        return [refusal for _, refusal in said.values()]
+
     def left_out(self) -> list[EvidenceCard]:
         """The cards that the next merge should see.
 
@@ -72,5 +85,15 @@ class Merge:
         return waiting
 
     def _is_judged(self, card: EvidenceCard) -> bool:
-        judged = [*self.refused, self.committed] if self.committed else self.refused
-        return any(contains(diff, card.diff) for diff in judged)
+        refused = any(contains(diff, card.diff) for diff in self.refused)
+        return refused or self._is_committed(card.diff)
+
+    def _is_committed(self, diff: Diff) -> bool:
+        return self.committed is not None and contains(self.committed, diff)
+
+
+def _refusal(diff: Diff, verdict: Verdict | None, company: int) -> Refusal:
+    if verdict is None:
+        return Refusal(diff, None, "it helped on its own task once, and not again")
+    alone = f"together with {company} other change(s)" if company else "alone"
+    return Refusal(diff, verdict.gain, f"{alone}, over {verdict.finished} held-out task(s)")
