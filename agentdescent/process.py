@@ -109,9 +109,9 @@ async def run_command(
 
     It gets a session and process group of its own. When the call ends, be it by a result, an error,
     the timeout or a cancellation, nothing of the group is left: SIGTERM, `GRACE_S` seconds later
-    SIGKILL. That includes processes which left the group while their ancestors lived, on Linux and
-    unless the program ended by itself. Whoever keeps its output open is waited for `GRACE_S`
-    seconds at most.
+    SIGKILL. On Linux, descendants that left the group go with it, unless the program, or whoever
+    links them to it, had ended before. Those that stay and keep its output open are waited for
+    `GRACE_S` seconds at most.
 
     Args:
         command: The program, looked up in the PATH of `env`, and its arguments.

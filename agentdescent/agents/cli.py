@@ -149,7 +149,10 @@ class CliAgent:
                 timeout=self.timeout,
             )
         except CommandNotStarted as error:
-            advised = CommandNotStarted(f"{error}; {_advice(self.command[0], error.__cause__)}")
+            advice = _advice(self.command[0], error.__cause__)
+            if not advice:
+                raise
+            advised = CommandNotStarted(f"{error}; {advice}")
             advised.attempts_made = error.attempts_made
             raise advised from error.__cause__
 
@@ -306,11 +309,11 @@ def codex(
 
 
 def _advice(program: str, cause: BaseException | None) -> str:
-    if isinstance(cause, FileNotFoundError):
+    if isinstance(cause, FileNotFoundError) and cause.filename == program:
         return _HOW_TO_GET.get(Path(program).name, "install it, or give its full path")
     if isinstance(cause, ValueError) or getattr(cause, "errno", None) == errno.E2BIG:
         return "via_stdin=True hands it the prompt in another way"
-    return "try the command in a terminal"
+    return ""
 
 
 def _without_secrets(parts: Iterable[str]) -> list[str]:
