@@ -8,7 +8,7 @@ pays for the first model call.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -16,6 +16,7 @@ from agentdescent.core.protocols import Reward
 from agentdescent.core.task import Task
 from agentdescent.errors import ContractError, RewardContractError, describe
 from agentdescent.policy.rewards_choice import read_choice
+from agentdescent.policy.rewards_gold import gold_at, keys_of
 from agentdescent.policy.rewards_numbers import Number, read_number
 from agentdescent.policy.rewards_text import holds, normalised, words
 
@@ -33,6 +34,9 @@ __all__ = [
 _JUDGEMENT = 1
 """Goes up when a scorer starts to judge differently, so that remembered rewards are not reused."""
 
+_SHOWN = 200
+"""Characters of an answer that feedback shows."""
+
 Seen = TypeVar("Seen")
 
 
@@ -41,13 +45,14 @@ class Scorer(ABC, Generic[Seen]):
     """A reward that compares an output with the expected answer.
 
     Attributes:
-        gold_key: Where in `Task.meta` the expected answer stands.
+        gold_key: Where in `Task.meta` the expected answer stands: a key, or a path such as "a.b".
         is_pure: It computes and waits for nothing, so it needs no thread.
     """
 
     gold_key: str = "gold"
     name: ClassVar[str]
     is_pure: ClassVar[bool] = True
+    _sought: ClassVar[str] = "answer"
     _wrong_kind: ClassVar[str] = ""
     """Why an expected answer in which nothing is seen is a mistake; "" if it just never matches."""
 
@@ -58,8 +63,29 @@ class Scorer(ABC, Generic[Seen]):
             RewardContractError: If the task has no expected answer, or one of the wrong kind.
         """
         golds = self._golds(task)
-        seen = self._look("" if output is None else str(output))
+        seen = self._seen(output)
         return max((self._score(gold, seen) for gold in golds), default=0.0) if seen else 0.0
+
+    def explain(self, task: Task, output: Any, /, *, reveal_gold: bool = True) -> str:
+        """Why `output` does not earn 1.0, in words for a reflector; "" if it does.
+
+        Args:
+            task: The task.
+            output: What was made of it.
+            reveal_gold: Say what was expected.
+
+        Raises:
+            RewardContractError: As when it is called.
+        """
+        if self(task, output) >= 1.0:
+            return ""
+        seen = self._seen(output)
+        found = f"no {self._sought} was found in the output"
+        if seen:
+            found = f"the {self._sought} of the output is {self._shown(seen)}"
+        if not reveal_gold:
+            return f"{found}, which is not all that was expected" if seen else found
+        return f"{found}; expected was {' or '.join(map(self._shown, self._golds(task)))}"
 
     def check(self, task: Task, /) -> None:
         """Make sure that some output can earn a reward on `task`.
@@ -80,25 +106,32 @@ class Scorer(ABC, Generic[Seen]):
         return f"{self.name}({', '.join(settings)})"
 
     @abstractmethod
-    def _look(self, text: str) -> Seen | None:
+    def _look(self, value: Any) -> Seen | None:
         """What there is to compare in an answer or an output; something false if nothing."""
 
     @abstractmethod
     def _score(self, gold: Seen, seen: Seen) -> float:
         """The reward of an output in which `seen` was seen, where `gold` is expected."""
 
-    def _golds(self, task: Task) -> list[Seen]:
-        value = task.meta.get(self.gold_key)
+    def _seen(self, output: Any) -> Seen | None:
+        """What there is to compare in an output."""
+        return self._look(output)
+
+    def _shown(self, seen: Seen) -> str:
+        """`seen` as it is shown to a reflector."""
+        return shortened(repr(seen))
+
+    def _golds(self, task: Task) -> Sequence[Seen]:
+        value = gold_at(task.meta, self.gold_key)
         if value is None:
-            raise self._flaw(task, f"is missing or None (meta has {sorted(map(str, task.meta))})")
+            raise self._flaw(task, f"is missing or None ({keys_of(task.meta)})")
         several = isinstance(value, list | tuple | set | frozenset)
         golds: list[Seen] = []
         for member in cast(Iterable[Any], value) if several else [value]:
-            text = "" if member is None else str(member)
-            if seen := self._look(text):
-                golds.append(seen)
-            elif self._wrong_kind and text.strip():
-                raise self._flaw(task, f"is {text[:80]!r}, {self._wrong_kind}")
+            if wanted := self._look(member):
+                golds.append(wanted)
+            elif self._wrong_kind and as_text(member).strip():
+                raise self._flaw(task, f"is {as_text(member)[:80]!r}, {self._wrong_kind}")
         return golds
 
     def _flaw(self, task: Task, problem: str) -> RewardContractError:
@@ -114,8 +147,8 @@ class _ExactMatch(Scorer[str]):
     normalise: bool = True
     name: ClassVar[str] = "exact_match"
 
-    def _look(self, text: str) -> str:
-        return _comparable(text, normalise=self.normalise)
+    def _look(self, value: Any) -> str:
+        return comparable(as_text(value), normalise=self.normalise)
 
     def _score(self, gold: str, seen: str) -> float:
         return float(gold == seen)
@@ -128,8 +161,8 @@ class _Contains(Scorer[str]):
     normalise: bool = True
     name: ClassVar[str] = "contains"
 
-    def _look(self, text: str) -> str:
-        return _comparable(text, normalise=self.normalise)
+    def _look(self, value: Any) -> str:
+        return comparable(as_text(value), normalise=self.normalise)
 
     def _score(self, gold: str, seen: str) -> float:
         return float(holds(seen, gold, whole_words=self.whole_words))
@@ -141,6 +174,7 @@ class _LastNumber(Scorer[Number]):
     tolerance: float = 0.0
     abs_tol: float = 0.0
     name: ClassVar[str] = "last_number"
+    _sought: ClassVar[str] = "number"
     _wrong_kind: ClassVar[str] = "which holds no number"
 
     def __post_init__(self) -> None:
@@ -148,8 +182,11 @@ class _LastNumber(Scorer[Number]):
             if not value >= 0.0:
                 raise ValueError(f"{argument} must be at least 0, got {value!r}; 0 means exact")
 
-    def _look(self, text: str) -> Number | None:
-        return read_number(text)
+    def _look(self, value: Any) -> Number | None:
+        return read_number(as_text(value))
+
+    def _shown(self, seen: Number) -> str:
+        return str(seen)
 
     def _score(self, gold: Number, seen: Number) -> float:
         return float(seen.close_to(gold, self.tolerance, self.abs_tol))
@@ -159,8 +196,11 @@ class _LastNumber(Scorer[Number]):
 class _TokenF1(Scorer[Counter[str]]):
     name: ClassVar[str] = "token_f1"
 
-    def _look(self, text: str) -> Counter[str]:
-        return Counter(words(text))
+    def _look(self, value: Any) -> Counter[str]:
+        return Counter(words(as_text(value)))
+
+    def _shown(self, seen: Counter[str]) -> str:
+        return shortened(repr(" ".join(seen.elements())))
 
     def _score(self, gold: Counter[str], seen: Counter[str]) -> float:
         return 2 * (gold & seen).total() / (gold.total() + seen.total())
@@ -171,6 +211,7 @@ class _MultipleChoice(Scorer[str]):
     _: KW_ONLY
     choices: str = "ABCDE"
     name: ClassVar[str] = "multiple_choice"
+    _sought: ClassVar[str] = "choice"
     _wrong_kind: ClassVar[str] = "which names none of the choices"
 
     def __post_init__(self) -> None:
@@ -179,14 +220,25 @@ class _MultipleChoice(Scorer[str]):
                 f'choices must be capital letters such as "ABCD", got {self.choices!r}'
             )
 
-    def _look(self, text: str) -> str | None:
-        return read_choice(text, self.choices)
+    def _look(self, value: Any) -> str | None:
+        return read_choice(as_text(value), self.choices)
 
     def _score(self, gold: str, seen: str) -> float:
         return float(gold == seen)
 
 
-def _comparable(text: str, *, normalise: bool) -> str:
+def as_text(output: Any) -> str:
+    """An output as text: None is empty."""
+    return "" if output is None else str(output)
+
+
+def shortened(text: str) -> str:
+    """`text`, cut so that it fits into a sentence."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
+
+
+def comparable(text: str, *, normalise: bool) -> str:
+    """What two answers are compared by: `normalised` or as they are; "" if there is nothing."""
     if normalise:
         return normalised(text)
     return text if text.strip() else ""

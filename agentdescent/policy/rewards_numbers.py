@@ -76,19 +76,29 @@ class Number:
     value: float
     percent: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.value:.12g}{'%' if self.percent else ''}"
+
     def close_to(self, gold: "Number", tolerance: float, abs_tol: float) -> bool:
         """True within ``max(abs_tol, tolerance * abs(gold))``.
 
         If only one of the two is a percentage, it may also be meant as a ratio: "72%" is close to
         72 and to 0.72.
         """
+        return any(
+            abs(found - wanted) <= max(abs_tol, (tolerance + ROUNDING) * abs(wanted))
+            for found, wanted in self._pairs(gold)
+        )
+
+    def error(self, gold: "Number") -> float:
+        """The difference as a share of `gold`; as in `close_to` the lesser of two readings."""
+        return min(_share(abs(found - wanted), abs(wanted)) for found, wanted in self._pairs(gold))
+
+    def _pairs(self, gold: "Number") -> list[tuple[float, float]]:
         pairs = [(self.value, gold.value)]
         if self.percent != gold.percent:
             pairs.append((self.ratio, gold.ratio))
-        return any(
-            abs(found - wanted) <= max(abs_tol, (tolerance + ROUNDING) * abs(wanted))
-            for found, wanted in pairs
-        )
+        return pairs
 
     @property
     def ratio(self) -> float:
@@ -113,6 +123,12 @@ def read_number(text: str) -> Number | None:
         if number := _last_number(declared["boxed"] or declared["line"] or ""):
             return number
     return _last_number(plain)
+
+
+def _share(difference: float, whole: float) -> float:
+    if not difference:
+        return 0.0
+    return difference / whole if whole else math.inf
 
 
 def _plain(text: str) -> str:
