@@ -11,6 +11,7 @@
         * UnpricedModelError        there is a budget of dollars, and no price (also ValueError)
     * BackendError                  a model, tool or network failed: retried, absorbed, reported
         * EvaluationFailed          a held-out task could not be scored, original as `__cause__`
+        * JudgeError                a model that judges gave no verdict
         * FetchError                a download failed, or the network is off limits
         * AgentError                an agent or another program behind a command line failed
             * CommandNotStarted     there is no such program, or it could not be started
@@ -144,6 +145,10 @@ class CommandFailed(AgentError):
     """
 
     returncode: int = 0
+
+
+class JudgeError(BackendError):
+    """A model that judges gave no verdict, also when it was asked again."""
 
 
 class FetchError(BackendError):
