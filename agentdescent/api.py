@@ -25,6 +25,7 @@ from agentdescent.core.protocols import (
 from agentdescent.core.store import LedgerStore
 from agentdescent.core.task import Task
 from agentdescent.errors import EvolutionInterrupted
+from agentdescent.pricing import Price
 from agentdescent.request import Request, understand
 from agentdescent.result import EvolutionResult, RoundInfo
 from agentdescent.usage import Usage
@@ -59,6 +60,10 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     max_iters: int | None = None,
     max_rollouts: int | None = None,
     max_calls: int | None = None,
+    max_attempts: int | None = None,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    prices: Mapping[str, Price] | None = None,
     target_reward: float | None = None,
     patience: int | None = None,
     stop_when_solved: bool = False,
@@ -81,6 +86,7 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     on_event: Callable[[Event], Any] | Sequence[Callable[[Event], Any]] = (),
     verbose: bool = False,
     usage: Usage | None = None,
+    telemetry: str | os.PathLike[str] | None = None,
 ) -> EvolutionResult:
     """Evolve an artifact against examples; by default without barriers between workers.
 
@@ -125,6 +131,13 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
         max_rollouts: Measured rollouts.
         max_calls: Calls of `run` and `propose`, the gate's included; at least the number of
             held-out tasks.
+        max_attempts: Requests to providers, retries included, exactly. This budget and the next two
+            see the calls of this package's completions alone.
+        max_tokens: Tokens of such requests, in and out. What is under way when the budget is spent
+            comes to its end and may exceed it.
+        max_cost: USD that such requests cost, in the same manner; their prices must be known.
+        prices: By model, in USD per million tokens, where the list prices do not know it or do not
+            hold.
         target_reward: Stop at this held-out reward.
         patience: Stop after so many rounds (or sweeps) without a better held-out reward.
         stop_when_solved: Stop once the artifact solves every training task.
@@ -153,6 +166,8 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
         on_event: One or several listeners for the event stream.
         verbose: Log progress to the logger "agentdescent".
         usage: Account to add to, shared with model adapters.
+        telemetry: File to which every model call, every round, start and end are appended, as JSON
+            lines without prompts and replies; see `read_telemetry`.
 
     Returns:
         The artifact, its held-out reward and how it came about. Always check `error` and

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from agentdescent.calls import Role, RunCalls, calls_of
 from agentdescent.config import AggregatorConfig
 from agentdescent.console import log_progress, progress_on_log
 from agentdescent.core.artifact import TEXT_CONTRACT, EvolvingArtifact
+from agentdescent.core.events import ModelCalled
+from agentdescent.core.model_calls import ModelCall
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import Door, EvaluationFigures
 from agentdescent.core.spend import Spend, Unit
@@ -50,6 +53,7 @@ from agentdescent.policy.parallel import shard_round_robin, validate_plan
 from agentdescent.policy.staleness import get_policy
 from agentdescent.request import Request
 from agentdescent.result import EvolutionResult, RoundInfo
+from agentdescent.telemetry import recording
 from agentdescent.threads import DaemonThreads, is_async, seated
 
 
@@ -61,11 +65,33 @@ async def carry_out(request: Request) -> EvolutionResult:
         stack.enter_context(seated(threads))
         if request.config.verbose:
             stack.enter_context(progress_on_log())
-        spend = Spend(_limits(request))
-        async with _open_calls(RunCalls(spend, request.usage)), _open_ledger(request) as store:
-            stored = await _stored(request, store)
-            parts = _Assembly(request, store, stored, spend, threads).parts()
+        calls = RunCalls(Spend(_limits(request)), request.usage, prices=request.prices)
+        async with (
+            _recorded(request) as heard,
+            _open_calls(calls),
+            _open_ledger(heard) as store,
+        ):
+            stored = await _stored(heard, store)
+            parts = _Assembly(heard, store, stored, calls, threads).parts()
             return await evolve_parts(parts)
+
+
+@asynccontextmanager
+async def _recorded(request: Request) -> AsyncGenerator[Request]:
+    """The same request, whose events also go to its telemetry file, if it has one."""
+    if request.telemetry is None:
+        yield request
+        return
+    config = request.config
+    about = {
+        "artifact_id": config.artifact_id,
+        "asynchronous": config.asynchronous,
+        "n_workers": config.n_workers,
+        "n_train": len(request.train),
+        "n_held_out": len(request.held_out),
+    }
+    async with recording(request.telemetry, about, request.alerts.warn) as log:
+        yield replace(request, listeners=[*request.listeners, log])
 
 
 @asynccontextmanager
@@ -128,7 +154,7 @@ class _Assembly:
         request: Request,
         store: LedgerStore,
         stored: Stored,
-        spend: Spend,
+        calls: RunCalls,
         threads: DaemonThreads,
     ) -> None:
         self._request = request
@@ -139,10 +165,12 @@ class _Assembly:
         rendered = render(request.strategy, state)
         listeners = [*request.listeners, *([log_progress] if config.verbose else [])]
         self._events = Events(listeners, request.on_end, request.alerts)
+        if listeners:
+            calls.listen(self._tell_of_call)
         head = Head(Snapshot(stored.version, state, rendered))
         self._shared = Shared(
             head=head,
-            spend=spend,
+            spend=calls.spend,
             health=Health(
                 config.max_worker_errors,
                 config.n_workers,
@@ -163,6 +191,9 @@ class _Assembly:
         )
         self._executor = Executor(threads, self._shared.spend, request.usage)
         self._history: list[RoundInfo] = []
+
+    def _tell_of_call(self, call: ModelCall) -> None:
+        self._events.emit(ModelCalled(anyio.current_time(), call))
 
     def parts(self) -> Parts:
         """Everything the loop needs."""
@@ -290,6 +321,9 @@ def _limits(request: Request) -> Mapping[Unit, tuple[float | None, StopReason]]:
     return {
         Unit.ROLLOUT: (request.rollout_budget, rollouts),
         Unit.CALL: (config.max_calls, StopReason.MAX_CALLS),
+        Unit.ATTEMPT: (config.max_attempts, StopReason.MAX_ATTEMPTS),
+        Unit.TOKEN: (config.max_tokens, StopReason.MAX_TOKENS),
+        Unit.USD: (config.max_cost, StopReason.MAX_COST),
     }
 
 

@@ -94,6 +94,9 @@ class RunConfig(BaseModel):
     max_iters: int | None = Field(default=None, ge=1)
     max_rollouts: int | None = Field(default=None, ge=1)
     max_calls: int | None = Field(default=None, ge=1)
+    max_attempts: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_cost: float | None = Field(default=None, gt=0.0)
     stop_when_solved: bool = False
     self_verify: bool = True
     reflect_batch: int = Field(default=1, ge=1)

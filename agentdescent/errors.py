@@ -374,6 +374,12 @@ def describe(error: BaseException) -> str:
     return describe(cause) if cause is not None else f"{type(error).__name__}: {error}"
 
 
+def kind_of(description: str) -> str:
+    """The type in what `describe` gave, without the message, which may quote anything."""
+    kind = description.partition(":")[0]
+    return kind if kind.isidentifier() or not description else "Error"
+
+
 def raised_at(error: BaseException) -> str:
     """The place that raised `error`: "(file.py:12)", or "" if it was never raised."""
     trace = error.__traceback__

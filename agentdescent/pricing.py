@@ -1,12 +1,13 @@
 """Prices of models: the caller's own, and the list prices that come with `genai-prices`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from agentdescent.core.reply import Tokens
+from agentdescent.errors import UnpricedModelError
 
 MILLION = 1_000_000
 
@@ -82,6 +83,23 @@ class Prices:
         if key not in self._found:
             self._found[key] = self._own.get(model) or _listed(*key)
         return self._found[key]
+
+
+def refuse_unpriced(prices: Prices, actors: Iterable[object]) -> None:
+    """Refuse models whose price is not known, as far as actors say which ones they ask.
+
+    Those that do have `model` and `provider`, and perhaps `endpoint`, all of them text.
+
+    Raises:
+        UnpricedModelError: For the first one without a price.
+    """
+    for actor in actors:
+        for owner in (actor, getattr(actor, "__self__", None)):
+            model, provider = getattr(owner, "model", None), getattr(owner, "provider", None)
+            if not (isinstance(model, str) and isinstance(provider, str)):
+                continue
+            if prices.find(provider, model, str(getattr(owner, "endpoint", ""))) is None:
+                raise UnpricedModelError(model)
 
 
 @dataclass(frozen=True, slots=True)

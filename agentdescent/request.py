@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isasyncgenfunction, isgeneratorfunction
+from pathlib import Path
 from typing import Any
 
 from agentdescent.config import AggregatorConfig, RunConfig, validated
@@ -26,6 +27,7 @@ from agentdescent.policy.parallel import DataParallel, refuse_unsupported
 from agentdescent.policy.rewards import preflight
 from agentdescent.policy.sampling import RoundRobin
 from agentdescent.policy.strategies import AppendRules
+from agentdescent.pricing import Price, Prices, refuse_unpriced
 from agentdescent.usage import Usage
 
 DEFAULT_ROUNDS = 15
@@ -68,6 +70,8 @@ class Request:
     on_round: Callable[[Any], Any] | None
     listeners: Sequence[Callable[[Event], Any]]
     usage: Usage
+    prices: Prices
+    telemetry: Path | None
     on_end: Callable[[Event], object] = nobody
 
 
@@ -130,6 +134,8 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         on_round=_optional_callable("on_round", options["on_round"], ("info",)),
         listeners=_listeners(options["on_event"]),
         usage=_usage(options["usage"]),
+        prices=_prices(options, config),
+        telemetry=_path("telemetry", options["telemetry"]),
     )
 
 
@@ -293,9 +299,38 @@ def _initial_state(state: Any) -> Mapping[str, Any] | None:
     return state or None  # pyright: ignore[reportUnknownVariableType]
 
 
+def _prices(options: Mapping[str, Any], config: RunConfig) -> Prices:
+    given: Any = {} if options["prices"] is None else options["prices"]
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"prices must map models to Price, got {type(given).__name__}; write "
+            "prices={'model': Price(input=..., output=...)}"
+        )
+    for model, price in given.items():  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(price, Price):
+            raise TypeError(
+                f"prices[{model!r}] must be a Price, got {price!r:.80}; write "
+                "Price(input=..., output=...), in USD per million tokens"
+            )
+    prices = Prices(given)  # pyright: ignore[reportUnknownArgumentType]
+    if config.max_cost is not None:
+        refuse_unpriced(prices, (options["agent"], options["run"], options["propose"]))
+    return prices
+
+
+def _path(name: str, path: Any) -> Path | None:
+    if path is None:
+        return None
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be a path, got {type(path).__name__}; name a file")
+    if not os.fspath(path):  # pyright: ignore[reportUnknownArgumentType]
+        raise ValueError(f"{name}='' names no file; give a path, or None for no such file")
+    return Path(path)  # pyright: ignore[reportUnknownArgumentType]
+
+
 def _usage(usage: Any) -> Usage:
     if usage is not None:
-        require_methods("usage", usage, ("record",))
+        require_methods("usage", usage, ("record", "note"))
     return _given(usage, Usage)
 
 

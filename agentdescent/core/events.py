@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from agentdescent.core.model_calls import ModelCall
 from agentdescent.core.outcomes import MergeReport
 
 
@@ -59,6 +60,13 @@ class ProposalMade(Event):
     dropped: str
     reason: str
     delta: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCalled(Event):
+    """A completion of this package has made one request, well or badly."""
+
+    call: ModelCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ class Accounts:
             )
         log = await self._log(store)
         self._refuse_to_look_clean()
+        self._warn_about_budgets()
         result = self._draw_up(self._shared.stop.reason or StopReason.ERROR)
         result.ledger_log = log
         self._warn_about(result)
@@ -83,6 +84,18 @@ class Accounts:
     def has_committed(self) -> bool:
         """True if the head is no longer what the run began with."""
         return self._shared.head.snapshot.version != self._began_with.version
+
+    def _warn_about_budgets(self) -> None:
+        """A budget of what no completion of ours has asked for has limited nothing."""
+        spend = self._shared.spend
+        if not spend.count(Unit.CALL) or spend.count(Unit.ATTEMPT):
+            return
+        units = {Unit.ATTEMPT: "max_attempts", Unit.TOKEN: "max_tokens", Unit.USD: "max_cost"}
+        if names := [name for unit, name in units.items() if spend.is_limited(unit)]:
+            self._shared.alerts.warn(
+                f"{' and '.join(names)} limited nothing: run and propose called none of this "
+                "package's completions, and other calls of models are not seen; use max_calls"
+            )
 
     def _refuse_to_look_clean(self) -> None:
         """A run that could never score its held-out tasks has failed, however it ended."""
