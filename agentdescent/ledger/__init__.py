@@ -3,8 +3,19 @@
 git itself loads when a ledger is opened.
 """
 
+from agentdescent.ledger.faults import Faults, Step
 from agentdescent.ledger.git import GitLedger
 from agentdescent.ledger.memory import MemoryLedger
+from agentdescent.ledger.owners import Owner
 from agentdescent.ledger.scratch import scratch_ledger
+from agentdescent.ledger.terms import Durability
 
-__all__ = ["GitLedger", "MemoryLedger", "scratch_ledger"]
+__all__ = [
+    "Durability",
+    "Faults",
+    "GitLedger",
+    "MemoryLedger",
+    "Owner",
+    "Step",
+    "scratch_ledger",
+]

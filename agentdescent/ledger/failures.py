@@ -21,7 +21,7 @@ from agentdescent.errors import (
 )
 from agentdescent.ledger.system import user_id
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PROBE_BYTES = 1 << 20
 
 
@@ -53,7 +53,7 @@ def translated(operation: str, path: Path, *, writing: bool = False) -> Generato
     try:
         yield
     except Exception as error:
-        if not isinstance(error, _kinds()):
+        if not isinstance(error, kinds()):
             raise
         kind, hint = _judge(error, path, writing=writing)
         raise kind(
@@ -74,7 +74,8 @@ def probe(place: Path, *, writing: bool) -> int | None:
     return None
 
 
-def _kinds() -> tuple[type[Exception], ...]:
+def kinds() -> tuple[type[Exception], ...]:
+    """Every class in which a failure of git or the file system may come."""
     from pygit2 import GitError as Libgit2Error  # noqa: PLC0415 - loads on first use
 
     return Damaged, Libgit2Error, OSError, LookupError, ValueError, MemoryError
@@ -84,7 +85,7 @@ def _judge(error: Exception, path: Path, *, writing: bool) -> tuple[type[LedgerE
     known = error.errno if isinstance(error, OSError) else None
     code = known or probe(path / ".git" / "objects", writing=writing)
     owner = _other_owner(path)
-    if code in _FULL:
+    if code in FULL:
         return LedgerFull, "free some space or raise the limit, or move the ledger elsewhere"
     if code in {errno.EMFILE, errno.ENFILE}:
         return GitError, "too many files are open: raise the limit (ulimit -n)"

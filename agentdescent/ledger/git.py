@@ -3,29 +3,33 @@
 import os
 import warnings
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 import anyio
 
 from agentdescent.core.store import CommitNote, Stored
-from agentdescent.errors import LedgerBusy, LedgerClosed
+from agentdescent.errors import ContractError, LedgerBusy, LedgerClosed, LedgerError
 from agentdescent.ledger import codec
 from agentdescent.ledger.failures import Contended, translated
+from agentdescent.ledger.faults import Faults, NoFaults
 from agentdescent.ledger.index import DEV
-from agentdescent.ledger.lock import Patience, WriteLock
-from agentdescent.ledger.system import age_s
+from agentdescent.ledger.lock import Patience, Watch, WriteLock
+from agentdescent.ledger.owners import Owner, new_run
+from agentdescent.ledger.system import is_writable
+from agentdescent.ledger.terms import Durability, Terms
 from agentdescent.threads import DaemonThreads
 
 if TYPE_CHECKING:
+    from agentdescent.ledger.session import Session
     from agentdescent.ledger.store import Store
 
 T = TypeVar("T")
 
-_STALE_S = 2.0
-"""A lock file of git that is older has been left by a process that died."""
+_LEAVING_S = 1.0
+"""How long a run that leaves waits for the lock, to tidy up."""
 
 
 class GitLedger:
@@ -37,8 +41,8 @@ class GitLedger:
     version, and readers wait for nobody. git itself may read and write meanwhile. Configuration,
     hooks and environment of the user's git have no effect.
 
-    A commit that returned survives the death of the process. Calls work on a thread of the ledger's
-    own: one that is cancelled before its work has begun does nothing, a later one finishes first.
+    Calls work on a thread of the ledger's own: one that is cancelled before its work has begun does
+    nothing, a later one finishes first.
 
     Every method raises a LedgerError if git or the file system fails, and LedgerClosed before
     `open` and after `close`.
@@ -46,33 +50,80 @@ class GitLedger:
     Args:
         path: The directory; made by `open` where it is missing, never removed.
         lock_timeout: Seconds that a write waits for other writers before it raises LedgerBusy.
+        durability: What a commit that returned survives: "process", the death of the process, and
+            after a power failure `open` finds the newest commit that is intact; "power", a power
+            failure as well, for a commit that takes some ten times as long; "none", for what nobody
+            keeps. A ledger that was closed survives a power failure, but for "none".
+        exclusive: Refuse to open what another run has open.
+        faults: For tests: told of every step.
+
+    Attributes:
+        path: The directory.
+        run_id: Names this run among all that open the ledger.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, lock_timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        lock_timeout: float = 30.0,
+        durability: Durability = "process",
+        exclusive: bool = False,
+        faults: Faults | None = None,
+    ) -> None:
+        if durability not in get_args(Durability):
+            raise ContractError(
+                f"durability {durability!r} is none of {', '.join(get_args(Durability))}"
+            )
         self.path: Path = Path(path).absolute()
+        self.run_id: str = new_run()
+        self._durability: Durability = durability
+        self._exclusive, self._faults = exclusive, faults or NoFaults()
         self._lock_timeout = lock_timeout
         self._lock = WriteLock(self.path, timeout=lock_timeout)
         self._worker = anyio.CapacityLimiter(1)
         self._threads = DaemonThreads()
-        self._store: Store | None = None
+        self._session: Session | None = None
         self._closed = False
 
     async def open(self) -> None:
-        """Open the repository, made first if there is none; nothing happens if it is open.
+        """Open the repository and put it in order; nothing happens if it is open.
+
+        It is made if there is none. What a dead run left locked is unlocked; after a crash or a
+        power failure every object is checked, damaged ones are put aside and the branches step back
+        to the newest version that is intact, with a RuntimeWarning. A ledger that may not be
+        written is opened as it is, for reading.
 
         Raises:
-            LedgerRefused: If the path holds something else or a newer format. Nothing is touched.
-            LedgerDamaged: If a branch or something on its tip is not intact.
+            LedgerRefused: If the path holds something else or a newer format, or another run has
+                it open and `exclusive` is wanted. Nothing is touched.
+            LedgerDamaged: If nothing intact is left. Nothing is changed.
+            LedgerBusy: If another run keeps the lock for `lock_timeout`.
         """
-        await self._work("open", self._open)
+        if self._session is None:
+            if self._closed:
+                self._ready()
+            await self._work("open", self._prepare)
+            with translated("open", self.path, writing=True):
+                await self._enter()
+            _tell(self._ready())
+
+    @property
+    def dead_runs(self) -> tuple[Owner, ...]:
+        """The runs that had died over the ledger when this one opened it."""
+        return self._ready().dead
+
+    async def live_runs(self) -> tuple[Owner, ...]:
+        """The other runs that have the ledger open now."""
+        return await self._work("look", lambda: self._ready().live())
 
     async def read(self, branch: str = DEV) -> dict[str, Stored]:
         """Every artifact on the tip of `branch`, by id; keys of a state are sorted."""
-        return await self._work("read", lambda: self._ready().read(branch))
+        return await self._work("read", lambda: self._ready().store.read(branch))
 
     async def log(self, branch: str = DEV, limit: int = 20) -> list[str]:
         """`"<7 hex> <subject>"` of the newest commits, newest first."""
-        return await self._work("log", lambda: self._ready().log(branch, limit))
+        return await self._work("log", lambda: self._ready().store.log(branch, limit))
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
@@ -86,6 +137,9 @@ class GitLedger:
             with translated("lock", self.path, writing=True):
                 await stack.enter_async_context(self._lock.hold())
             yield
+            if self._session and self._session.is_crowded:
+                await self._work("pack", self._session.pack)
+                _tell(self._session)
 
     async def register(self, entry: Stored) -> Stored:
         """Add an artifact at version 1 to both branches unless it is there; return what is.
@@ -95,7 +149,7 @@ class GitLedger:
         """
         files = codec.encode(entry.artifact_id, entry.state)
         async with self.locked():
-            return await self._write("register", lambda: self._ready().register(entry, files))
+            return await self._write("register", lambda store: store.register(entry, files))
 
     async def commit(self, entry: Stored, base: int, note: CommitNote) -> tuple[str, int]:
         """Replace an artifact's state on dev, inside `locked()`; return (commit id, version).
@@ -109,7 +163,7 @@ class GitLedger:
                 written.
         """
         files = codec.encode(entry.artifact_id, entry.state)
-        return await self._write("commit", lambda: self._ready().commit(entry, files, base, note))
+        return await self._write("commit", lambda store: store.commit(entry, files, base, note))
 
     async def promote(self, artifact_id: str) -> int | None:
         """Copy an artifact from dev to stable; return its version there, None if it is unknown.
@@ -117,42 +171,88 @@ class GitLedger:
         Nothing is written when both agree already.
         """
         async with self.locked():
-            return await self._write("promote", lambda: self._ready().promote(artifact_id))
+            return await self._write("promote", lambda store: store.promote(artifact_id))
 
     async def close(self) -> None:
-        """Release everything, at once and whatever is cancelled; may be called again."""
+        """Sync and pack what has to be, and release everything; may be called again.
+
+        It goes on to its end whatever is cancelled, and later calls fail from its beginning.
+        """
         self._closed = True
         try:
             with anyio.CancelScope(shield=True):
-                await self._work("close", self._release)
+                session = await self._work("close", self._take)
+                if session:
+                    await self._leave(session)
         finally:
             self._threads.close()
 
-    def _ready(self) -> "Store":
-        if self._store is None:
+    def _ready(self) -> "Session":
+        if self._session is None:
             reason = "closed" if self._closed else "not open: await open() first"
             raise LedgerClosed(f"the git ledger is {reason}", repo_path=str(self.path))
-        return self._store
+        return self._session
 
-    def _open(self) -> None:
+    def _own(self) -> "Store":
+        session = self._ready()
+        session.own()
+        return session.store
+
+    def _prepare(self) -> None:
+        from agentdescent.ledger.repository import prepare  # noqa: PLC0415 - git loads on first use
+
+        prepare(self.path, self._terms())
+
+    async def _enter(self) -> None:
+        """Open under the lock; without it what may not be written."""
+        async with AsyncExitStack() as stack:
+            writable = self._exclusive or await self._work("open", self._is_writable)
+            if writable:
+                await stack.enter_async_context(self._lock.hold())
+            begin = partial(self._begin, held=self._lock.held, writable=writable)
+            await self._work("open", begin, writing=writable)
+
+    def _is_writable(self) -> bool:
+        git_dir = self.path / ".git"
+        lock, heads = self.path / WriteLock.FILE, git_dir / "refs" / "heads"
+        return is_writable(git_dir, git_dir / "objects", heads, lock)
+
+    def _begin(self, *, held: bool, writable: bool) -> None:
+        from agentdescent.ledger.session import Session  # noqa: PLC0415 - git loads on first use
+
         if self._closed:
             self._ready()
-        if self._store is None:
-            from agentdescent.ledger.store import Store  # noqa: PLC0415 - git loads on first use
+        if self._session is None:
+            self._session = Session(self.path, self._terms(), held=held, writable=writable)
 
-            self._store = Store.at(self.path)
+    def _terms(self) -> Terms:
+        return Terms(self._durability, self._exclusive, self._faults, self.run_id)
 
-    def _release(self) -> None:
-        store, self._store = self._store, None
-        if store:
-            store.close()
+    def _take(self) -> "Session | None":
+        session, self._session = self._session, None
+        return session
 
-    async def _write(self, operation: str, step: Callable[[], T]) -> T:
+    async def _leave(self, session: "Session") -> None:
+        try:
+            with suppress(LedgerError):  # whoever has the lock, or opens next, will tidy up
+                if await self._work("close", session.is_untidy):
+                    await self._tidy(session)
+        finally:
+            await self._work("close", session.leave, writing=True)
+            _tell(session)
+
+    async def _tidy(self, session: "Session") -> None:
+        async with AsyncExitStack() as stack:
+            with translated("lock", self.path, writing=True):
+                await stack.enter_async_context(self._lock.hold(_LEAVING_S))
+            await self._work("close", partial(session.pack, leaving=True))
+
+    async def _write(self, operation: str, step: Callable[["Store"], T]) -> T:
         """Run `step` until no other program is moving the branch."""
-        patience = Patience(self._lock_timeout)
+        patience, watch = Patience(self._lock_timeout), Watch()
         while True:
             try:
-                return await self._work(operation, step, writing=True)
+                return await self._work(operation, lambda: step(self._own()), writing=True)
             except Contended as contended:
                 if not await patience.wait():
                     raise LedgerBusy(
@@ -162,7 +262,8 @@ class GitLedger:
                         hint="end what else uses this git repository",
                     ) from contended
                 if self._lock.held:
-                    await self._work(operation, partial(_remove_stale, contended.lock))
+                    look = partial(watch.remove, contended.lock, anyio.current_time())
+                    _warn_of(await self._work(operation, look))
 
     async def _work(self, operation: str, step: Callable[[], T], *, writing: bool = False) -> T:
         """Run `step` in a thread, one at a time; one that has begun is waited for in any case."""
@@ -175,16 +276,11 @@ class GitLedger:
             return await self._threads.finish(translating)
 
 
-def _remove_stale(lock: Path) -> None:
-    try:
-        age = age_s(lock.stat())
-        if age <= _STALE_S:
-            return
-        lock.unlink()
-    except FileNotFoundError:
-        return
-    warnings.warn(
-        f"removed {lock}, which another git program left behind {age:.0f} s ago",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+def _tell(session: "Session") -> None:
+    """Warn, on the event loop, of what the ledger's thread had to do."""
+    _warn_of(*session.take_warnings())
+
+
+def _warn_of(*texts: str | None) -> None:
+    for text in filter(None, texts):
+        warnings.warn(text, RuntimeWarning, stacklevel=2)

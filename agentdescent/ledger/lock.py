@@ -9,16 +9,19 @@ import os
 import random
 import warnings
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from agentdescent.errors import LedgerBusy
-from agentdescent.ledger.system import free, try_seize
+from agentdescent.ledger.system import age_s, free, try_seize
 
 _SHORTEST_S, _LONGEST_S = 0.0005, 0.02
+STALE_S = 2.0
+"""A lock file of git that is older has been left by a program that died."""
+
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
@@ -35,6 +38,40 @@ class Patience:
             return False
         await anyio.sleep(self._random.uniform(_SHORTEST_S, _LONGEST_S))
         return True
+
+
+class Watch:
+    """Keeps an eye on a lock file of git: one that is old was left by a program that died.
+
+    Old by its date or, should the clock have been set back, by how long it has been watched.
+    """
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, int] | None = None
+        self._since = 0.0
+
+    def remove(self, lock: Path, now: float) -> str | None:
+        """Remove the file if it is old; what to warn of then.
+
+        Args:
+            lock: The file.
+            now: The time by a monotonic clock.
+        """
+        with suppress(FileNotFoundError):
+            status = lock.stat()
+            identity = status.st_ino, status.st_mtime_ns
+            if identity != self._seen:
+                self._seen, self._since = identity, now
+            age = max(age_s(status), now - self._since)
+            if age > STALE_S:
+                lock.unlink()
+                return left_behind(lock, age)
+        return None
+
+
+def left_behind(lock: Path, age: float) -> str:
+    """What to say of a lock of git that was removed, `age` seconds old."""
+    return f"removed {lock}, which another git program left behind {age:.0f} s ago"
 
 
 class WriteLock:
@@ -54,11 +91,14 @@ class WriteLock:
         self.held: bool = False
 
     @asynccontextmanager
-    async def hold(self) -> AsyncGenerator[None]:
+    async def hold(self, seconds: float | None = None) -> AsyncGenerator[None]:
         """Wait for the lock and keep it for a block; not re-entrant.
 
         Cancelled while it waits, it leaves nothing locked. On a file system without locks it warns
         once and lets the block run: the compare-and-swap of the branches alone loses nothing.
+
+        Args:
+            seconds: How long to wait; None for as long as this lock was made for.
 
         Raises:
             LedgerBusy: If somebody else keeps it for longer than the timeout.
@@ -66,7 +106,9 @@ class WriteLock:
         """
         descriptor = os.open(self._path / self.FILE, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            self.held = held = await self._acquire(descriptor)
+            self.held = held = await self._acquire(
+                descriptor, self._timeout if seconds is None else seconds
+            )
             try:
                 yield
             finally:
@@ -76,12 +118,12 @@ class WriteLock:
         finally:
             os.close(descriptor)
 
-    async def _acquire(self, descriptor: int) -> bool:
+    async def _acquire(self, descriptor: int, seconds: float) -> bool:
         await checkpoint_if_cancelled()
         try:
             if self._try_seize(descriptor):
                 return True
-            patience = Patience(self._timeout)
+            patience = Patience(seconds)
             while await patience.wait():
                 if self._try_seize(descriptor):
                     return True
@@ -91,7 +133,7 @@ class WriteLock:
             self._warn(error)
             return False
         raise LedgerBusy(
-            f"another writer has kept the lock for {self._timeout:g} s",
+            f"another writer has kept the lock for {seconds:g} s",
             operation="lock",
             repo_path=str(self._path),
             hint="wait for the other run, or end it",

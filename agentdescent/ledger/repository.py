@@ -13,9 +13,11 @@ from pygit2.enums import ConfigLevel, RepositoryOpenFlag
 from agentdescent.errors import LedgerRefused
 from agentdescent.ledger import index, trees
 from agentdescent.ledger.failures import Damaged, translated
+from agentdescent.ledger.faults import Step
 from agentdescent.ledger.index import DEV, STABLE
-from agentdescent.ledger.objects import Objects
-from agentdescent.ledger.system import now_s
+from agentdescent.ledger.owners import FOLDER
+from agentdescent.ledger.system import now_s, sync
+from agentdescent.ledger.terms import Terms
 from agentdescent.threads import Lock
 
 _NAME, _EMAIL = "agentdescent", "bot@agentdescent.local"
@@ -46,24 +48,26 @@ _AS_GIVEN = RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.NO_DOTGIT | Reposi
 _search_paths = Lock()
 
 
-def open_repository(path: Path) -> Repository:
-    """Open the ledger at `path`; make it first where there is none.
+def prepare(path: Path, terms: Terms) -> None:
+    """Make sure that a ledger is at `path`: make it where there is none, recognise it as ours.
 
-    Several processes may do so at once. Both branches are checked down to the last file of their
-    tips before libgit2 reads an object.
+    Several processes may do so at once.
 
     Raises:
         LedgerRefused: If something else is there, or a newer format; nothing was touched.
-        Damaged: If a branch or what it holds is not intact.
     """
     git_dir = path / ".git"
     if not _is_there(git_dir):
         with translated("create", path, writing=True):
-            _create(path)
+            _create(path, terms)
     _require_ours(git_dir)
-    repository = _open(git_dir)
-    tips = [str(tip(repository, branch)) for branch in (DEV, STABLE)]
-    Objects(git_dir, repository.odb).check_closure(*tips)
+
+
+def open_repository(git_dir: Path) -> Repository:
+    """Open a repository, reading nothing but its configuration, and no other configuration."""
+    with _isolated():
+        repository = Repository(str(git_dir), _AS_GIVEN)
+        _ = repository.config, repository.odb, repository.refdb  # read the configuration now
     return repository
 
 
@@ -73,13 +77,22 @@ def tip(repository: Repository, branch: str) -> Oid:
     Raises:
         Damaged: If there is no such branch, or it cannot be read.
     """
+    return target(repository, reference(branch), f"branch {branch!r}")
+
+
+def target(repository: Repository, name: str, what: str = "") -> Oid:
+    """The commit that the reference of a full name points to.
+
+    Raises:
+        Damaged: If there is none, or it cannot be read; it is called `what`, or by its name.
+    """
     try:
-        target = repository.lookup_reference(reference(branch)).target
+        found = repository.lookup_reference(name).target
     except (GitError, KeyError) as error:
-        raise Damaged(f"branch {branch!r} cannot be read ({error})") from error
-    if isinstance(target, str):
-        raise Damaged(f"branch {branch!r} points to {target!r} instead of a commit")
-    return target
+        raise Damaged(f"{what or name} cannot be read ({error})") from error
+    if isinstance(found, str):
+        raise Damaged(f"{what or name} points to {found!r} instead of a commit")
+    return found
 
 
 def reference(branch: str) -> str:
@@ -102,16 +115,25 @@ def _is_there(git_dir: Path) -> bool:
     return True
 
 
-def _create(path: Path) -> None:
+def _create(path: Path, terms: Terms) -> None:
     """Build the repository beside its place and move it there whole: no half-made one exists."""
     if all((path / name).exists() for name in ("HEAD", "objects", "refs")):
         raise _refused(path, "the path is itself a git directory")
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     aside = path / f".git.new-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         _lay_out(aside)
-        _commit_genesis(_open(aside))
+        terms.faults.reach(Step.LAID_OUT)
+        _commit_genesis(open_repository(aside))
+        if terms.syncs:
+            _sync_all(aside)
+        terms.faults.reach(Step.BORN)
         aside.rename(path / ".git")
+        if terms.syncs:
+            for folder in (path, *(made.parent for made in missing)):
+                sync(folder)
+        terms.faults.reach(Step.CREATED)
     except OSError:
         if not _is_there(path / ".git"):
             raise
@@ -120,7 +142,7 @@ def _create(path: Path) -> None:
 
 
 def _lay_out(git_dir: Path) -> None:
-    for folder in ("objects/pack", "refs/heads"):
+    for folder in ("objects/pack", "refs/heads", FOLDER):
         (git_dir / folder).mkdir(parents=True)
     for name, text in (
         ("HEAD", f"ref: {reference(DEV)}\n"),
@@ -138,6 +160,13 @@ def _commit_genesis(repository: Repository) -> None:
     for branch in (DEV, STABLE):
         repository.create_reference(reference(branch), commit)
     repository.free()
+
+
+def _sync_all(folder: Path) -> None:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            sync(Path(place, name))
+        sync(Path(place))
 
 
 def _require_ours(git_dir: Path) -> None:
@@ -159,13 +188,6 @@ def _refused(path: Path, reason: str) -> LedgerRefused:
         repo_path=str(path),
         hint="use a repo_path of its own for the ledger",
     )
-
-
-def _open(git_dir: Path) -> Repository:
-    with _isolated():
-        repository = Repository(str(git_dir), _AS_GIVEN)
-        _ = repository.config, repository.odb, repository.refdb  # read the configuration now
-    return repository
 
 
 @contextmanager

@@ -41,7 +41,7 @@ async def scratch_ledger(*, lock_timeout: float = 30.0) -> AsyncGenerator[GitLed
         with translated("create", place, writing=True):
             home.claim()
         await anyio.to_thread.run_sync(_sweep, place, limiter=limiter)
-        ledger = GitLedger(home.path, lock_timeout=lock_timeout)
+        ledger = GitLedger(home.path, lock_timeout=lock_timeout, durability="none")
         try:
             await ledger.open()
             yield ledger

@@ -1,6 +1,5 @@
 """The commits of a ledger: trees, branches and their history, without any waiting."""
 
-import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,15 +13,19 @@ from pygit2.transaction import ReferenceTransaction
 from agentdescent.core.store import CommitNote, Stored
 from agentdescent.ledger import codec, index, keys, message, trees
 from agentdescent.ledger.codec import Files
+from agentdescent.ledger.disk import Disk
 from agentdescent.ledger.failures import Contended, Damaged, probe
+from agentdescent.ledger.faults import Step
 from agentdescent.ledger.index import DEV, STABLE, Entry, Index
-from agentdescent.ledger.objects import Objects
-from agentdescent.ledger.repository import open_repository, reference, signature, tip
+from agentdescent.ledger.objects import Objects, first_parent
+from agentdescent.ledger.repository import reference, signature, target, tip
+from agentdescent.ledger.terms import Terms
 
 T = TypeVar("T")
 
 _CACHED = 64
-_PARENT = re.compile(r"^parent ([0-9a-f]{40})$", re.MULTILINE)
+_TREES_AND_COMMIT = 6
+"""About as many objects as a commit writes beside blobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +52,24 @@ class Store:
     Every writing method may raise `Contended`; it has then changed nothing that counts.
     """
 
-    def __init__(self, repository: Repository, path: Path) -> None:
-        self._repository, self._path = repository, path
+    def __init__(self, repository: Repository, path: Path, terms: Terms | None = None) -> None:
+        self._repository, self._path, self._terms = repository, path, terms or Terms()
         self._git_dir = path / ".git"
+        self._reach = self._terms.faults.reach
         self._objects = Objects(self._git_dir, repository.odb)
+        self._disk = Disk(self._git_dir, self._objects, self._terms)
         self._cache: dict[Oid, Files] = {}
-
-    @classmethod
-    def at(cls, path: Path) -> "Store":
-        """The commits of the ledger at `path`, which is made where there is none.
-
-        Raises:
-            LedgerRefused: If something else is there; nothing was touched.
-            Damaged: If a branch or what it holds is not intact.
-        """
-        return cls(open_repository(path), path)
+        self.n_loose: int = 0
 
     def close(self) -> None:
-        """Close the files of the repository."""
-        self._repository.free()
+        """Sync what is left to be synced, and close the files of the repository."""
+        try:
+            if self._disk.owes:
+                branches = (DEV, STABLE)
+                tips = {reference(branch): tip(self._repository, branch) for branch in branches}
+                self._disk.settle({name: str(commit) for name, commit in tips.items()})
+        finally:
+            self._repository.free()
 
     def read(self, branch: str) -> dict[str, Stored]:
         """Every artifact on the tip of `branch`."""
@@ -80,14 +82,12 @@ class Store:
     def log(self, branch: str, limit: int) -> list[str]:
         """Short id and subject of the newest commits, newest first."""
         lines: list[str] = []
-        oid = str(tip(self._repository, branch))
+        oid: str | None = str(tip(self._repository, branch))
         while oid and len(lines) < limit:
-            header, _, text = (
-                self._objects.read(oid)[1].decode("utf-8", "replace").partition("\n\n")
-            )
+            content = self._objects.read(oid)[1]
+            _, _, text = content.decode("utf-8", "replace").partition("\n\n")
             lines.append(f"{oid[:7]} {message.subject_of(text)}")
-            parent = _PARENT.search(header)
-            oid = parent.group(1) if parent else ""
+            oid = first_parent(content)
         return lines
 
     def register(self, entry: Stored, files: Files) -> Stored:
@@ -177,44 +177,52 @@ class Store:
     def _append(self, branch: str, view: View, edits: _Edits, text: str) -> Oid:
         """Commit on top of `view` and move the branch there."""
         made = _twice(lambda: self._write(view, edits, text))
-        self._publish(branch, view.tip, made, text)
+        self._disk.written(str(made))
+        self._publish(reference(branch), view.tip, made, text)
+        self._disk.moved(reference(branch))
         return made
 
     def _write(self, view: View, edits: _Edits, text: str) -> Oid:
         listing = index.dump({**view.index, edits.artifact_id: edits.entry})
         listed = self._repository.create_blob(listing.encode())
         changes = {index.FILE: listed, **edits.changes()}
+        self._reach(Step.BLOBS_WRITTEN)
         root = trees.graft(self._repository, view.tree, changes)
         author = signature()
-        return self._repository.create_commit(None, author, author, text, root, [view.tip])
+        made = self._repository.create_commit(None, author, author, text, root, [view.tip])
+        self.n_loose += len(changes) + _TREES_AND_COMMIT
+        self._reach(Step.COMMIT_WRITTEN)
+        return made
 
-    def _publish(self, branch: str, old: Oid, new: Oid, text: str) -> None:
-        """Move a branch from `old` to `new` under git's own lock of it.
+    def _publish(self, name: str, old: Oid, new: Oid, text: str) -> None:
+        """Move the branch of this full name from `old` to `new` under git's own lock of it.
 
         A transaction, because unlike `Reference.set_target` it lets other threads run meanwhile.
         """
-        name, transaction = reference(branch), self._repository.transaction()
+        transaction = self._repository.transaction()
         try:
-            self._lock(transaction, branch, old)
+            self._lock(transaction, name, old)
+            self._reach(Step.BRANCH_LOCKED)
             try:
                 transaction.set_target(name, new, message=message.subject_of(text))
                 transaction.commit()
+                self._reach(Step.BRANCH_MOVED)
             except (GitError, OSError):
-                if tip(self._repository, branch) != new:
+                if target(self._repository, name) != new:
                     raise
         finally:
             # Leaving a `with` block would keep git's lock after a commit that failed.
             transaction.__exit__(Contended, None, None)  # pyright: ignore[reportUnknownMemberType]
 
-    def _lock(self, transaction: ReferenceTransaction, branch: str, expected: Oid) -> None:
-        lock = self._git_dir / f"{reference(branch)}.lock"
+    def _lock(self, transaction: ReferenceTransaction, name: str, expected: Oid) -> None:
+        lock = self._git_dir / f"{name}.lock"
         try:
-            transaction.lock_ref(reference(branch))
+            transaction.lock_ref(name)
         except (GitError, OSError) as error:
             if lock.exists() or probe(lock.parent, writing=True) is None:
                 raise Contended(lock) from error
             raise
-        if tip(self._repository, branch) != expected:
+        if target(self._repository, name) != expected:
             raise Contended(lock)
 
 

@@ -123,7 +123,7 @@ async def test_too_many_open_files_are_not_taken_for_damage(ledger):
 
 AS_NOBODY = """
 import shutil, tempfile
-import agentdescent.ledger.store  # as nobody it could not be loaded
+import agentdescent.ledger.session  # as nobody it could not be loaded
 
 def allow(place, mode):
     for folder, _, _ in [*os.walk(place)]:

@@ -231,7 +231,7 @@ def test_the_environment_of_git_points_nowhere(tmp_path, python, git, listing):
 
 UNREADABLE = """
 import shutil, tempfile
-import agentdescent.ledger.store  # as nobody it could not be loaded
+import agentdescent.ledger.session  # as nobody it could not be loaded
 
 async def main():
     path = Path(tempfile.mkdtemp(dir="/tmp"))

@@ -1,12 +1,11 @@
 import os
-import stat
 
 import anyio
 import pygit2
 import pytest
 from pygit2.enums import ConfigLevel
 
-from agentdescent.errors import GitError, LedgerDamaged, LedgerPermission, LedgerRefused
+from agentdescent.errors import GitError, LedgerPermission, LedgerRefused
 from agentdescent.ledger import GitLedger
 from support.ledgers import commit, stored
 
@@ -204,44 +203,6 @@ async def test_a_half_made_repository_of_a_dead_process_is_no_hindrance(tmp_path
     ledger = GitLedger(tmp_path)
     await ledger.open()
     await ledger.close()
-
-
-def break_ref(path, text):
-    (path / ".git" / "refs" / "heads" / "dev").write_text(text)
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("break_it", "reason"),
-    [
-        (lambda path: break_ref(path, ""), "branch 'dev' cannot be read"),
-        (lambda path: break_ref(path, "\0" * 41), "branch 'dev' cannot be read"),
-        (lambda path: break_ref(path, "abc\n"), "branch 'dev' cannot be read"),
-        (lambda path: break_ref(path, f"{'1' * 40}\n"), f"object {'1' * 40} is missing"),
-        (lambda path: break_ref(path, "ref: refs/heads/dev\n"), "branch 'dev' points to"),
-        (lambda path: (path / ".git/refs/heads/stable").unlink(), "branch 'stable' cannot be read"),
-    ],
-    ids=["empty", "zeros", "short", "unknown", "loop", "missing"],
-)
-async def test_a_damaged_branch_is_reported(ledger, listing, break_it, reason):
-    break_it(ledger.path)
-    before = listing(ledger.path)
-    assert reason in str(await refusal(ledger.path, LedgerDamaged))
-    assert listing(ledger.path) == before
-
-
-@pytest.mark.asyncio
-async def test_an_object_that_was_cut_short_is_named_and_does_not_hang(ledger, git):
-    await ledger.register(stored({"rule": "x" * 1000}))
-    blob = git(ledger.path, "rev-parse", "dev:artifacts/skill/state/rule").strip()
-    file = ledger.path / ".git" / "objects" / blob[:2] / blob[2:]
-    file.chmod(stat.S_IRUSR | stat.S_IWUSR)
-    file.write_bytes(file.read_bytes()[:10])
-
-    error = await refusal(ledger.path, LedgerDamaged)
-
-    assert f"object {blob} is cut short" in str(error)
-    assert error.hint.startswith("restore it from a copy")
 
 
 @pytest.mark.asyncio
