@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from enum import StrEnum
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
+from anyio.lowlevel import EventLoopToken, current_token
 
 from agentdescent.core.model_calls import ModelCall, Role
 from agentdescent.core.reply import Tokens
@@ -49,21 +50,33 @@ FIRST_GUESS = 4096
 class Admission:
     """Leave to make one attempt, with what is held for it; a context manager.
 
-    `RunCalls.note` settles it. Leaving the block gives back what has not been settled, so an
-    attempt that fails or is cancelled before it is noted costs no tokens and no dollars.
+    `RunCalls.note` settles it. An attempt that has not been noted when the block is left, because
+    it raised or was cancelled, is noted then; it costs no tokens and no dollars.
 
     Attributes:
-        run: Who pays.
         tariff: The price of the model, or None.
         held: What is reserved until the attempt is settled.
     """
 
-    __slots__ = ("held", "run", "tariff")
+    __slots__ = ("_began", "_place", "_run", "held", "is_noted", "tariff")
 
-    def __init__(self, run: "RunCalls", tariff: Tariff | None, held: Mapping[Unit, float]) -> None:
-        self.run: RunCalls = run
+    def __init__(
+        self,
+        run: "RunCalls",
+        place: tuple[str, str, str] = ("", "", ""),
+        tariff: Tariff | None = None,
+        held: Mapping[Unit, float] = MappingProxyType({}),
+    ) -> None:
         self.tariff: Tariff | None = tariff
         self.held: Mapping[Unit, float] = held
+        self.is_noted: bool = False
+        self._run = run
+        self._place = place
+        self._began = anyio.current_time()
+
+    def belongs_to(self, run: "RunCalls") -> bool:
+        """True if `run` pays."""
+        return self._run is run
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +87,19 @@ class Admission:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.run.settle(self, {})
+        if self.is_noted:
+            return
+        failed = kind is not None and issubclass(kind, Exception)
+        self._run.note(
+            ModelCall(
+                *self._place,
+                role=current_role(),
+                seconds=anyio.current_time() - self._began,
+                error=kind.__name__ if kind is not None and failed else "",
+                cancelled=not failed,
+            ),
+            self,
+        )
 
 
 class RunCalls:
@@ -94,6 +119,7 @@ class RunCalls:
         usage: The run's account.
         prices: What models cost.
         portal: By which a thread has something done on the run's loop; None before the run opens.
+        loop: The run's event loop; None before `calls_of` is entered on one.
     """
 
     def __init__(
@@ -107,6 +133,7 @@ class RunCalls:
         self.usage: Usage = usage
         self.prices: Prices = prices or Prices()
         self.portal: BlockingPortal | None = None
+        self.loop: EventLoopToken | None = None
         self._listeners = list(listeners)
         self._once: dict[Hashable, Any] = {}
         self._closers: list[Callable[[], Awaitable[object]]] = []
@@ -140,33 +167,41 @@ class RunCalls:
         held = self._estimates(model, tariff, max_tokens)
         while not self._reserve(held):
             await self._settled.wait()
-        admission = Admission(self, tariff, held)
+        admission = Admission(self, (provider, model, endpoint), tariff, held)
         _admission.set(admission)
         return admission
 
-    def note(self, call: ModelCall) -> None:
+    def note(self, call: ModelCall, admission: Admission | None = None) -> None:
         """Enter an attempt that came to an end, and settle what was held for it.
 
         It is priced here unless its `usd` is given. A reply whose tokens are not known spends what
-        was held for it; a failure, nothing.
+        was held for it; what failed or was cancelled spends nothing more than it says.
+
+        Args:
+            call: The attempt.
+            admission: Of that attempt; None for the last one granted in this context.
         """
-        admission = _admission.get()
-        if admission is None or admission.run is not self:
-            admission = Admission(self, None, {})
+        admission = admission or _admission.get()
+        if admission is None or admission.is_noted or not admission.belongs_to(self):
+            admission = Admission(self)
+        admission.is_noted = True
         if call.usd is None and call.tokens is not None:
-            where = (call.provider, call.model, call.endpoint)
-            tariff = admission.tariff or self.prices.find(*where)
+            tariff = admission.tariff
+            if tariff is None:
+                tariff = self.prices.find(call.provider, call.model, call.endpoint)
             call = replace(call, usd=None if tariff is None else tariff.cost(call.tokens))
         self.usage.note(call)
-        self.settle(admission, _spent(call, admission.held))
+        self._settle(admission.held, call)
         for listener in self._listeners:
             listener(call)
 
-    def settle(self, admission: Admission, spent: Mapping[Unit, float]) -> None:
-        """Replace what is held for an attempt by what it took; once that is done, add to it."""
-        held, admission.held = admission.held, {}
-        for unit in (Unit.TOKEN, Unit.USD):
-            self.spend.settle(unit, held.get(unit, 0), spent.get(unit, 0))
+    def _settle(self, held: Mapping[Unit, float], call: ModelCall) -> None:
+        """Replace what was held by what was spent, and let others look whether that is enough."""
+        unknown: Mapping[Unit, float] = {} if call.error or call.cancelled else held
+        tokens = unknown.get(Unit.TOKEN, 0) if call.tokens is None else call.tokens.total
+        usd = unknown.get(Unit.USD, 0) if call.usd is None else call.usd
+        self.spend.settle(Unit.TOKEN, held.get(Unit.TOKEN, 0), tokens)
+        self.spend.settle(Unit.USD, held.get(Unit.USD, 0), usd)
         if held:
             self._settled.set()
             self._settled = anyio.Event()
@@ -223,18 +258,17 @@ class RunCalls:
         return is_held
 
 
-def _spent(call: ModelCall, held: Mapping[Unit, float]) -> Mapping[Unit, float]:
-    """What an attempt took: as it says, else nothing if it failed, else what was held for it."""
-    unknown: Mapping[Unit, float] = {} if call.error else held
-    tokens = unknown.get(Unit.TOKEN, 0) if call.tokens is None else call.tokens.total
-    usd = unknown.get(Unit.USD, 0) if call.usd is None else call.usd
-    return {Unit.TOKEN: tokens, Unit.USD: usd}
-
-
 _run: ContextVar[RunCalls | None] = ContextVar("_run", default=None)
 _role: ContextVar[Role] = ContextVar("_role", default=Role.OTHER)
 _stage: ContextVar[Stage] = ContextVar("_stage", default=Stage.ROLLOUT)
 _admission: ContextVar[Admission | None] = ContextVar("_admission", default=None)
+
+
+def _loop() -> EventLoopToken | None:
+    try:
+        return current_token()
+    except anyio.NoEventLoopError:
+        return None
 
 
 def current_run() -> RunCalls | None:
@@ -255,6 +289,7 @@ def current_stage() -> Stage:
 @contextmanager
 def calls_of(run: RunCalls) -> Generator[None]:
     """Within the block, and in tasks and threads started in it, calls of models belong to `run`."""
+    run.loop = run.loop or _loop()
     token = _run.set(run)
     try:
         yield

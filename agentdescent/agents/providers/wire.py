@@ -1,0 +1,146 @@
+"""One request over HTTP: the door to the network."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+import httpx
+
+from agentdescent.agents.providers.dialects import Dialect, Draft, mapping, misshapen
+from agentdescent.agents.providers.failures import Failure, not_json, of_status
+from agentdescent.errors import CutReply, ProviderError, ProviderTimeout, ProviderUnreachable
+
+CONNECT_S = 15.0
+"""Seconds within which a connection must be made."""
+
+LINGER_S = 0.5
+"""Seconds in which a stream may end after its last event; then the connection is shut."""
+
+_IS_STREAM = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, ready to be sent.
+
+    Attributes:
+        url: Where to.
+        headers: Credentials included.
+        body: JSON.
+        heard: Called at the first piece of text of a stream.
+    """
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    body: Mapping[str, Any] = field(repr=False)
+    heard: Callable[[], None]
+
+
+def new_client() -> httpx.AsyncClient:
+    """A pooled client; how much it does at once is decided elsewhere."""
+    return httpx.AsyncClient(
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    )
+
+
+async def post(client: httpx.AsyncClient, dialect: Dialect, request: Request) -> Draft | Failure:
+    """Send `request`; a failure of any kind is returned, so that no traceback shows the key.
+
+    Cancelled, it drops the connection.
+    """
+    sent: dict[str, Any] = {
+        "content": json.dumps(request.body),
+        "headers": {"content-type": "application/json", **request.headers},
+        "timeout": httpx.Timeout(None, connect=CONNECT_S),
+    }
+    try:
+        if request.body.get("stream"):
+            async with client.stream("POST", request.url, **sent) as response:
+                return await _streamed(response, dialect, request.heard)
+        response = await client.post(request.url, **sent)
+        return _read(response, dialect)
+    except Exception as error:  # noqa: BLE001 - the caller raises, where nothing is secret
+        return _of_transport(error)
+    except BaseException as error:  # noqa: BLE001 - goes on, without the frames that know the key
+        raise error.with_traceback(None) from None
+
+
+def _read(response: httpx.Response, dialect: Dialect) -> Draft | Failure:
+    if not 200 <= response.status_code < 300:
+        return of_status(response.status_code, response.headers, response.text)
+    try:
+        data: Any = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return not_json(response.headers.get("content-type", ""), response.content)
+    return dialect.read(mapping(data)) if mapping(data) else misshapen(data, "fields")
+
+
+async def _streamed(
+    response: httpx.Response, dialect: Dialect, heard: Callable[[], None]
+) -> Draft | Failure:
+    is_stream = _IS_STREAM in response.headers.get("content-type", "")
+    if response.status_code != 200 or not is_stream:
+        await response.aread()
+        return _read(response, dialect)
+    pieces = dialect.pieces()
+    async with aclosing(cast("Any", response.aiter_lines())) as lines:
+        async for event in _events(lines):
+            failure = event if isinstance(event, Failure) else pieces.take(event)
+            if failure is not None:
+                return failure
+            if pieces.has_text:
+                heard()
+        if not pieces.end():
+            return Failure(
+                CutReply, "the stream ended before the reply did", is_luck=True, status=200
+            )
+        with anyio.move_on_after(LINGER_S), suppress(httpx.HTTPError):
+            async for _ in lines:
+                pass  # to the end, so that the connection can be used again
+    return dialect.read(pieces.whole())
+
+
+async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Mapping[str, Any] | Failure]:
+    """The events of a stream, up to the one that says it is done."""
+    async for line in lines:
+        name, _, value = line.partition(":")
+        text = value.strip()
+        if name != "data" or not text:
+            continue
+        if text == "[DONE]":
+            return
+        try:
+            event = mapping(json.loads(text))
+        except (ValueError, RecursionError):
+            problem = f"broken JSON in the stream: {text}"
+            yield Failure(CutReply, problem, is_luck=True, status=200)
+            return
+        yield event
+        if event.get("type") == "message_stop":
+            return
+
+
+_KINDS: tuple[tuple[type[Exception], type[ProviderError], str], ...] = (
+    (httpx.ConnectError, ProviderUnreachable, "no connection"),
+    (httpx.ConnectTimeout, ProviderUnreachable, f"no connection within {CONNECT_S:g} s"),
+    (httpx.TimeoutException, ProviderTimeout, "no reply in time"),
+    (httpx.RemoteProtocolError, ProviderUnreachable, "the connection was closed without a reply"),
+    (httpx.DecodingError, CutReply, "the reply's body is damaged"),
+    (httpx.NetworkError, ProviderUnreachable, "the connection broke"),
+    (OSError, ProviderUnreachable, "the connection broke"),
+)
+"""What the errors of the transport mean; the first that fits."""
+
+
+def _of_transport(error: Exception) -> Failure:
+    said = str(error)
+    if isinstance(error, httpx.RemoteProtocolError) and ("body" in said or "chunked" in said):
+        return Failure(CutReply, f"the reply's body ends too early: {said}", is_luck=True)
+    for kind, becomes, problem in _KINDS:
+        if isinstance(error, kind):
+            return Failure(becomes, f"{problem}: {said}" if said else problem, is_luck=True)
+    name = type(error).__name__
+    return Failure(ProviderUnreachable, f"the request could not be made: {name}: {said}")
