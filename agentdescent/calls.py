@@ -206,6 +206,10 @@ class RunCalls:
             self._settled.set()
             self._settled = anyio.Event()
 
+    def is_elsewhere(self) -> bool:
+        """True on another event loop than the run's, such as one that a thread of it has opened."""
+        return self.loop is not None and self.loop != _loop()
+
     def listen(self, listener: Callable[[ModelCall], object]) -> None:
         """Tell `listener` of every attempt from now on."""
         self._listeners.append(listener)
