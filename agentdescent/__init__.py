@@ -5,6 +5,7 @@ parameters; everything else here is what can be plugged into them.
 """
 
 from agentdescent.agents.completion import Completion, echo, from_callable, metered
+from agentdescent.agents.judge import llm_judge
 from agentdescent.agents.llm import LLMAgent, reflector
 from agentdescent.api import async_evolve, evolve
 from agentdescent.config import AggregatorConfig
@@ -104,6 +105,7 @@ __all__ = [
     "from_callable",
     "get_policy",
     "last_number",
+    "llm_judge",
     "metered",
     "numeric_close",
     "reflector",
