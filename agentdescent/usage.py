@@ -34,7 +34,7 @@ class Usage:
         reasoning_tokens: The part of `completion_tokens` that was thought and not said.
         usd: The price of the calls whose price is known; None if there is no such call.
         unpriced_calls: Provider calls that `usd` leaves out because their price is not known.
-        latency: Seconds from a request to the end of its reply, of calls that did not fail.
+        latency: Seconds from a request to the end of its reply, of calls that came to a good end.
         queued: Seconds such calls waited for their turn before, as far as providers say.
         first_token: Seconds from a request to the first piece of text, where it was streamed.
         call_tokens: Input and output tokens of a call, as far as they are known.
@@ -96,6 +96,8 @@ class Usage:
         with _recording:
             for account in self._accounts(role):
                 _add(account, tokens if tokens.total else None, seconds, failed=failed)
+                if seconds and not failed:
+                    account.latency.add(seconds)
 
     def note(self, call: ModelCall) -> None:
         """Add one request to a provider. Safe from any thread.
@@ -104,7 +106,6 @@ class Usage:
         """
         with _recording:
             for account in self._accounts(call.role):
-                _add(account, call.tokens, call.seconds, failed=bool(call.error))
                 _add_request(account, call)
         _counted_within(self)
 
@@ -205,18 +206,18 @@ def _add(account: Usage, tokens: Tokens | None, seconds: float, *, failed: bool)
         account.cache_write_tokens += tokens.cache_write
         account.reasoning_tokens += tokens.reasoning
         account.call_tokens.add(tokens.total)
-    if seconds and not failed:
-        account.latency.add(seconds)
 
 
 def _add_request(account: Usage, call: ModelCall) -> None:
+    _add(account, call.tokens, call.seconds, failed=bool(call.error))
     account.provider_calls = (account.provider_calls or 0) + 1
     account.retries += call.attempt > 1
     if call.usd is not None:
         account.usd = (account.usd or 0.0) + call.usd
     elif call.tokens is not None or not call.error:
         account.unpriced_calls += 1
-    if not call.error:
+    if not (call.error or call.cancelled):
+        account.latency.add(call.seconds)
         account.queued.add(call.queued)
         if call.first_token is not None:
             account.first_token.add(call.first_token)

@@ -34,6 +34,7 @@ class ModelCall:
         tokens: None when the provider did not say.
         usd: None when the price is not known.
         error: "" or what went wrong, without secrets.
+        cancelled: Nobody waited for the reply any more, so what it took is not known.
     """
 
     provider: str
@@ -49,3 +50,4 @@ class ModelCall:
     tokens: Tokens | None = None
     usd: float | None = None
     error: str = ""
+    cancelled: bool = False
