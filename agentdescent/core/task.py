@@ -2,11 +2,15 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 MIN_TASKS = 4
+
+_GOLD = "gold"
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Task:
 def tasks_from(
     rows: Iterable[Mapping[str, Any]],
     prompt: str = "prompt",
-    gold: str = "gold",
+    gold: str = _GOLD,
     id: str | None = None,  # noqa: A002 - the column's name is the caller's word for it
     **meta_keys: str,
 ) -> list[Task]:
@@ -43,37 +47,54 @@ def tasks_from(
         rows: Mappings from column names to values.
         prompt: The column with the prompt, or a template such as ``"{context} Q: {question}"``
             when it contains a brace.
-        gold: The column with the expected answer, kept as it is under ``meta["gold"]``; rows
-            without it get none.
+        gold: The column with the expected answer, kept as it is under ``meta["gold"]``. Every row
+            must have a column that you name; without the default one, rows get none.
         id: The column with the id; by default tasks are numbered from "0".
         **meta_keys: Further columns to keep: ``level="difficulty"`` copies the column
             ``difficulty`` to ``meta["level"]`` where a row has it.
 
     Raises:
-        ValueError: If there are no rows, or an id occurs twice.
-        KeyError: If a row lacks a column that the prompt or the id needs, or no row has a column
-            that was asked for; the message names row and columns.
+        ValueError: If there are no rows, an id occurs twice, or the template is none.
+        KeyError: If a row lacks a column that the prompt, the id or `gold` names, or no row has
+            a further column that was asked for; the message names row and columns.
         TypeError: If a row is no mapping.
     """
     rows = list(rows)
-    _refuse_absent_columns(rows, [*([gold] if gold != "gold" else []), *meta_keys.values()])
-    tasks: list[Task] = []
-    for number, row in enumerate(rows):
-        try:
-            text = prompt.format_map(row) if "{" in prompt else str(row[prompt])
-            name = str(number) if id is None else str(row[id])
-        except KeyError as missing:
-            raise KeyError(
-                f"row {number} has no column {missing.args[0]!r}; it has {sorted(map(str, row))}"
-            ) from None
-        meta = {key: row[column] for key, column in meta_keys.items() if column in row}
-        if gold in row:
-            meta["gold"] = row[gold]
-        tasks.append(Task(name, text, meta))
-    if not tasks:
+    _refuse_absent_columns(rows, [*([gold] if gold != _GOLD else []), *meta_keys.values()])
+    if not rows:
         raise ValueError("rows is empty; tasks_from needs at least one row")
-    refuse_duplicate_ids(tasks)
+    fill = prompt.format_map if "{" in prompt else itemgetter(prompt)
+    tasks: list[Task] = []
+    first: dict[str, int] = {}
+    for number, row in enumerate(rows):
+        with _naming(number, row, prompt):
+            text = str(fill(row))
+            name = str(number) if id is None else str(row[id])
+            meta = {key: row[column] for key, column in meta_keys.items() if column in row}
+            if gold != _GOLD or gold in row:
+                meta["gold"] = row[gold]
+        if first.setdefault(name, number) != number:
+            raise ValueError(
+                f"task ids must be unique; row {number} has the id {name!r} of row {first[name]}"
+            )
+        tasks.append(Task(name, text, meta))
     return tasks
+
+
+@contextmanager
+def _naming(number: int, row: Mapping[str, Any], prompt: str) -> Generator[None]:
+    """Say in which row something is missing."""
+    try:
+        yield
+    except KeyError as missing:
+        raise KeyError(
+            f"row {number} has no column {missing.args[0]!r}; it has {sorted(map(str, row))}"
+        ) from None
+    except (ValueError, IndexError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"the prompt template {prompt!r:.80} cannot be filled in from row {number}: {error}; "
+            "braces that name no column are written twice"
+        ) from error
 
 
 def _refuse_absent_columns(rows: Sequence[Any], wanted: Iterable[str]) -> None:

@@ -39,6 +39,28 @@ def test_a_missing_column_is_reported_with_its_row_and_the_columns_there_are(opt
         tasks_from([{"prompt": "p", "gold": 1}], **options)
 
 
+def test_a_gold_column_that_is_named_must_be_in_every_row():
+    rows = [{"prompt": "p", "answer": 1}, {"prompt": "q"}]
+
+    with pytest.raises(KeyError, match=r"row 1 has no column 'answer'; it has \['prompt'\]"):
+        tasks_from(rows, gold="answer")
+
+
+def test_rows_with_one_id_are_both_named():
+    rows = [{"prompt": "p", "key": key} for key in (1, 2, "1")]
+
+    with pytest.raises(ValueError, match="ids must be unique; row 2 has the id '1' of row 0"):
+        tasks_from(rows, id="key")
+
+
+@pytest.mark.parametrize("template", ["{q} in {braces", "{}", "{q.colour}", '{q} {"a": 1} }'])
+def test_a_template_that_cannot_be_filled_in_is_shown(template):
+    with pytest.raises(
+        ValueError, match=r"template '\{.*' cannot be filled in from row 0: .* twice"
+    ):
+        tasks_from([{"q": "?", '"a"': 1.5}], prompt=template)
+
+
 def test_no_rows_are_refused():
     with pytest.raises(ValueError, match="rows is empty"):
         tasks_from([])
