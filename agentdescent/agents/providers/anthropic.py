@@ -93,11 +93,15 @@ class _Pieces:
         self._texts: list[str] = []
         self._reason: object = None
         self._usage: dict[str, Any] = {}
-        self._is_whole = False
+        self.is_whole: bool = False
 
     @property
     def has_text(self) -> bool:
         return bool(self._texts)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.is_whole
 
     def take(self, event: Mapping[str, Any]) -> Failure | None:
         match event.get("type"):
@@ -113,13 +117,10 @@ class _Pieces:
                 self._reason = mapping(event.get("delta")).get("stop_reason")
                 self._usage.update(mapping(event.get("usage")))
             case "message_stop":
-                self._is_whole = True
+                self.is_whole = True
             case _:
                 pass  # pings, and kinds of events that are still to come
         return None
-
-    def end(self) -> bool:
-        return self._is_whole
 
     def whole(self) -> Mapping[str, Any]:
         content = [{"type": "text", "text": "".join(self._texts)}]

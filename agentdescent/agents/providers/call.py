@@ -95,6 +95,9 @@ class Call:
         self._attempts = 0
         self._failed = 0
         self._throttled = 0
+        self._queued = 0.0
+        self._began = 0.0
+        self._first_token: float | None = None
         self._seconds = 0.0
         self._last: Failure | None = None
         self._starved: Draft | None = None
@@ -184,58 +187,49 @@ class Call:
 
     async def _noted(self, queued: float) -> Draft | Failure:
         self._attempts += 1
-        began = anyio.current_time()
-        first_token: list[float] = []
-
-        def heard() -> None:
-            if not first_token:
-                first_token.append(anyio.current_time() - began)
-
-        result: Draft | Failure | None = None
+        self._queued = queued
+        self._began = anyio.current_time()
+        self._first_token = None
         try:
-            result = await self._sent(heard)
-            self._teach(result, began)
-            return result
-        finally:
-            self._seconds = anyio.current_time() - began
-            self._note(result, queued, first_token)
-
-    def _teach(self, result: Draft | Failure, began: float) -> None:
-        window, now = self._line.limiter.window, anyio.current_time()
+            result = await self._sent()
+        except BaseException as error:
+            self._note(error)
+            raise
+        self._note(result)
+        window = self._line.limiter.window
         if isinstance(result, Draft):
-            window.succeed(now - began)
+            window.succeed(self._seconds)
         elif result.is_throttling:
-            window.refuse(began, now)
+            window.refuse(self._began, anyio.current_time())
+        return _unless_empty(result)
 
-    async def _sent(self, heard: Callable[[], None]) -> Draft | Failure:
+    def _heard(self) -> None:
+        if self._first_token is None:
+            self._first_token = anyio.current_time() - self._began
+
+    async def _sent(self) -> Draft | Failure:
         body = self._line.dialect.body(self._asked())
         result: Draft | Failure = Failure(
             ProviderTimeout, f"no whole reply within {self._terms.timeout:g} s", is_luck=True
         )
         with anyio.move_on_after(self._terms.timeout):
-            result = await self._line.send(body, heard)
+            result = await self._line.send(body, self._heard)
         if isinstance(result, Failure):
             return result.cleaned(self._line.endpoint.redact)
-        if result.is_chosen and not result.text.strip():
-            said = f"an empty reply (finish reason {result.finish_reason or 'not given'})"
-            return Failure(EmptyReply, said, is_luck=True, status=200)
         return result
 
-    def _note(self, result: Draft | Failure | None, queued: float, first: list[float]) -> None:
-        is_reply = isinstance(result, Draft)
+    def _note(self, result: Draft | Failure | BaseException) -> None:
+        self._seconds = anyio.current_time() - self._began
         call = ModelCall(
             provider=self._line.dialect.provider,
             model=self._question.model,
             endpoint=self._line.endpoint.shown,
             role=current_role(),
             attempt=self._attempts,
-            queued=queued,
+            queued=self._queued,
             seconds=self._seconds,
-            first_token=first[0] if first else None,
-            status=200 if is_reply else result and result.status,
-            finish_reason=result.finish_reason if is_reply else "",
-            tokens=result.tokens if is_reply else None,
-            error="" if is_reply else "given up" if result is None else result.problem,
+            first_token=self._first_token,
+            **_came_to(result),
         )
         run, own = current_run(), self._terms.usage
         if run is not None:
@@ -252,3 +246,24 @@ class Call:
 
     def _asked(self) -> Question:
         return replace(self._question, limit=self._limit, limit_key=self._limit_key)
+
+
+def _unless_empty(result: Draft | Failure) -> Draft | Failure:
+    """A model that ends of its own accord has something to say."""
+    if isinstance(result, Failure) or not result.is_chosen or result.text.strip():
+        return result
+    reason = result.finish_reason or "not given"
+    return Failure(EmptyReply, f"an empty reply (finish reason {reason})", is_luck=True, status=200)
+
+
+def _came_to(result: Draft | Failure | BaseException) -> dict[str, Any]:
+    match result:
+        case Draft():
+            reason = result.finish_reason
+            return {"status": 200, "finish_reason": reason, "tokens": result.tokens}
+        case Failure():
+            return {"status": result.status, "error": result.problem}
+        case Exception():
+            return {"error": type(result).__name__}
+        case _:
+            return {"cancelled": True}

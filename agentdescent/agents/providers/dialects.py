@@ -69,8 +69,14 @@ class Pieces(Protocol):
         """Add one event; the failure it tells of, if any."""
         ...
 
-    def end(self) -> bool:
-        """True once nothing is missing."""
+    @property
+    def is_whole(self) -> bool:
+        """Nothing of the text is missing."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """An event has said that no other will come."""
         ...
 
     def whole(self) -> Mapping[str, Any]:

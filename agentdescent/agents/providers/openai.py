@@ -87,6 +87,8 @@ def _tokens(usage: Mapping[str, Any]) -> Tokens | None:
 
 
 class _Pieces:
+    is_closed = False  # the token counts come after the last piece of text, and then [DONE]
+
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._reason: object = None
@@ -95,6 +97,10 @@ class _Pieces:
     @property
     def has_text(self) -> bool:
         return bool(self._texts)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._reason is not None
 
     def take(self, event: Mapping[str, Any]) -> Failure | None:
         error = embedded(event)
@@ -109,9 +115,6 @@ class _Pieces:
                 self._texts.append(text)
             self._reason = choice.get("finish_reason") or self._reason
         return None
-
-    def end(self) -> bool:
-        return self._reason is not None
 
     def whole(self) -> Mapping[str, Any]:
         message = {"content": "".join(self._texts)}

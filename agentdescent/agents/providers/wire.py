@@ -1,15 +1,16 @@
 """One request over HTTP: the door to the network."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, suppress
+import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from functools import cache
+from typing import Any
 
 import anyio
 import httpx
 
-from agentdescent.agents.providers.dialects import Dialect, Draft, mapping, misshapen
+from agentdescent.agents.providers.dialects import Dialect, Draft, Pieces, mapping, misshapen
 from agentdescent.agents.providers.failures import Failure, not_json, of_status
 from agentdescent.errors import CutReply, ProviderError, ProviderTimeout, ProviderUnreachable
 
@@ -39,11 +40,16 @@ class Request:
     heard: Callable[[], None]
 
 
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Read once, because that takes much longer than to fail."""
+    return httpx.create_ssl_context()
+
+
 def new_client() -> httpx.AsyncClient:
     """A pooled client; how much it does at once is decided elsewhere."""
-    return httpx.AsyncClient(
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    )
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    return httpx.AsyncClient(verify=_certificates(), limits=limits)
 
 
 async def post(client: httpx.AsyncClient, dialect: Dialect, request: Request) -> Draft | Failure:
@@ -85,42 +91,58 @@ async def _streamed(
     if response.status_code != 200 or not is_stream:
         await response.aread()
         return _read(response, dialect)
-    pieces = dialect.pieces()
-    async with aclosing(cast("Any", response.aiter_lines())) as lines:
-        async for event in _events(lines):
-            failure = event if isinstance(event, Failure) else pieces.take(event)
-            if failure is not None:
-                return failure
-            if pieces.has_text:
-                heard()
-        if not pieces.end():
-            return Failure(
-                CutReply, "the stream ended before the reply did", is_luck=True, status=200
-            )
-        with anyio.move_on_after(LINGER_S), suppress(httpx.HTTPError):
-            async for _ in lines:
-                pass  # to the end, so that the connection can be used again
-    return dialect.read(pieces.whole())
+    events = _Events(dialect.pieces(), heard)
+    with anyio.CancelScope() as rest:
+        try:
+            async for line in response.aiter_lines():  # to its end, to use the connection again
+                if events.take(line):
+                    rest.deadline = anyio.current_time() + LINGER_S
+        except httpx.HTTPError:
+            if not events.are_over:
+                raise
+    return events.result(dialect)
 
 
-async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Mapping[str, Any] | Failure]:
-    """The events of a stream, up to the one that says it is done."""
-    async for line in lines:
+class _Events:
+    """The events of a stream, up to the one that ends it, well or badly."""
+
+    def __init__(self, pieces: Pieces, heard: Callable[[], None]) -> None:
+        self.are_over: bool = False
+        self._pieces = pieces
+        self._heard = heard
+        self._failure: Failure | None = None
+
+    def take(self, line: str) -> bool:
+        """Add a line; True if that was the end."""
         name, _, value = line.partition(":")
         text = value.strip()
-        if name != "data" or not text:
-            continue
-        if text == "[DONE]":
-            return
+        if self.are_over or name != "data" or not text:
+            return False
+        self.are_over = text == "[DONE]" or self._ends_with(text)
+        return self.are_over
+
+    def _ends_with(self, text: str) -> bool:
         try:
             event = mapping(json.loads(text))
         except (ValueError, RecursionError):
-            problem = f"broken JSON in the stream: {text}"
-            yield Failure(CutReply, problem, is_luck=True, status=200)
-            return
-        yield event
-        if event.get("type") == "message_stop":
-            return
+            self._failure = _cut_short(f"broken JSON in the stream: {text}")
+        else:
+            self._failure = self._pieces.take(event)
+            if self._pieces.has_text:
+                self._heard()
+        return self._failure is not None or self._pieces.is_closed
+
+    def result(self, dialect: Dialect) -> Draft | Failure:
+        """What the stream came to."""
+        if self._failure is not None:
+            return self._failure
+        if not self._pieces.is_whole:
+            return _cut_short("the stream ended before the reply did")
+        return dialect.read(self._pieces.whole())
+
+
+def _cut_short(problem: str) -> Failure:
+    return Failure(CutReply, problem, is_luck=True, status=200)
 
 
 _KINDS: tuple[tuple[type[Exception], type[ProviderError], str], ...] = (
