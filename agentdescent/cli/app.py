@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from agentdescent.cli.display import Output
+from agentdescent.cli.display import Output, account
 from agentdescent.cli.endings import Exit, answerable
+from agentdescent.cli.lines import JsonLines, plain
 from agentdescent.result import EvolutionResult
 
 _EPILOG = (
@@ -17,7 +18,6 @@ _EPILOG = (
 
 app = typer.Typer(
     name="agentdescent",
-    help="Evolve prompts, rules and worked examples of an agent against tasks of your own.",
     epilog=_EPILOG,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,7 +32,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - the form of an option's callback
     if asked:
-        from agentdescent import __version__  # noqa: PLC0415 - the package imports no floor above
+        from agentdescent import __version__  # noqa: PLC0415 - that module imports all others
 
         typer.echo(f"agentdescent {__version__}")
         raise typer.Exit
@@ -56,6 +56,12 @@ def demo(
     seed: Annotated[
         int, typer.Option(min=0, help="Draws the problems and one of four conventions.")
     ] = 0,
+    local_model: Annotated[
+        bool,
+        typer.Option(
+            "--local-model", help="Teach a real model of 135M parameters, on this machine."
+        ),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Keep the ledger in this directory; it is continued.")
     ] = None,
@@ -66,13 +72,173 @@ def demo(
     """Watch an agent learn what its scorer wants: offline, without a key, in seconds.
 
     Money problems, and a scorer that wants the answers written in a way that is stated nowhere in
-    the prompt.
+    the prompt. With --local-model the agent is a real small model that learns from worked examples;
+    that takes a minute or two.
     """
     output = Output(json=json, quiet=quiet)
     with answerable(debug=debug, on_partial=lambda result: _close(result, output)):
-        from agentdescent.cli.demo import demonstrate  # noqa: PLC0415 - loaded when used
+        if local_model:
+            from agentdescent.cli import local_demo as chosen  # noqa: PLC0415 - loaded when used
+        else:
+            from agentdescent.cli import demo as chosen  # noqa: PLC0415 - loaded when used
+        _end(chosen.demonstrate(seed, output, out), output)
 
-        _end(demonstrate(seed, output, out), output)
+
+@app.command(epilog=_EPILOG)
+def run(  # noqa: PLR0913 - one option each
+    *,
+    tasks: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TASKS.jsonl",
+            help='One task a line: {"prompt": ..., "gold": ..., "id": ...}.',
+            dir_okay=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The run's directory; one there is goes on.")],
+    model: Annotated[
+        str | None, typer.Option(help="The model that solves, as its provider calls it.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="Of an OpenAI-compatible API, up to and with /v1.")
+    ] = None,
+    agent_command: Annotated[
+        str | None, typer.Option(help='Instead of a model: a program such as "claude -p".')
+    ] = None,
+    pass_env: Annotated[
+        list[str] | None, typer.Option(help="A variable that the program is given; repeatable.")
+    ] = None,
+    reflect_model: Annotated[
+        str | None, typer.Option(help="Looks at failures instead of the one that solves.")
+    ] = None,
+    strategy: Annotated[
+        str, typer.Option(help="What evolves: single, rules, keyed:NAME,NAME or fewshot.")
+    ] = "rules",
+    prompt: Annotated[
+        str | None, typer.Option(help="What the artifact begins with: a file, or the text itself.")
+    ] = None,
+    reward: Annotated[
+        str, typer.Option(help="exact, contains, number, judge or module:function.")
+    ] = "exact",
+    held_out_frac: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="The share of tasks that only judge.")
+    ] = 0.4,
+    seed: Annotated[int, typer.Option(help="Of the split into training and held-out tasks.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Rollouts at once.")] = 4,
+    eval_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Held-out evaluations at once.")
+    ] = None,
+    asynchronous: Annotated[
+        bool, typer.Option("--asynchronous/--in-rounds", help="Do workers wait for one another?")
+    ] = False,
+    reply_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 4096,
+    temperature: Annotated[float | None, typer.Option(min=0.0, help="Of the model.")] = None,
+    target: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Stop at this held-out reward.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Budget of this call: rounds.")] = 15,
+    max_rollouts: Annotated[int | None, typer.Option(min=1, help="Budget: rollouts.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="Budget: seconds.")] = None,
+    max_calls: Annotated[
+        int | None, typer.Option(min=1, help="Budget: calls of agent and reflector.")
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, help="Budget: requests to models, retries included.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Budget: tokens of models.")] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0.0, help="Budget: US dollars.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Evolve an artifact against the tasks in a file; the same command again goes on with it.
+
+    DIR gets the git ledger, artifact.txt and artifact.json, result.json, telemetry.jsonl and
+    run.json. Keys come from OPENAI_API_KEY or ANTHROPIC_API_KEY; a server on this machine needs
+    none.
+    """
+    output = Output(json=json, quiet=quiet)
+    with answerable(debug=debug, on_partial=lambda result: _close(result, output)):
+        from agentdescent.cli import choices, settings  # noqa: PLC0415 - loaded when used
+        from agentdescent.cli import run as runs  # noqa: PLC0415 - loaded when used
+
+        asked = settings.Settings(
+            tasks=tasks,
+            out=out,
+            model=model,
+            base_url=base_url,
+            agent_command=agent_command,
+            reflect_model=reflect_model,
+            strategy=strategy,
+            prompt=choices.read_prompt(prompt),
+            reward=reward,
+            held_out_frac=held_out_frac,
+            seed=seed,
+        )
+        budgets = settings.Budgets(
+            rounds, max_rollouts, seconds, max_calls, max_attempts, max_tokens, max_cost
+        )
+        pace = runs.Pace(
+            workers=workers,
+            eval_concurrency=eval_concurrency,
+            asynchronous=asynchronous,
+            target=target,
+            reply_tokens=reply_tokens,
+            temperature=temperature,
+            pass_env=pass_env or (),
+        )
+        _end(runs.carry_out(asked, budgets, pace, output), output)
+
+
+@app.command(epilog=_EPILOG)
+def serve(
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 8071,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Serve the small local model in the form of the OpenAI API, until Ctrl-C."""
+    output = Output(json=json)
+    with answerable(debug=debug):
+        from agentdescent.cli.local_model import served  # noqa: PLC0415 - loaded when used
+
+        with served(port) as server:
+            if json:
+                JsonLines().write({"event": "Serving", "base_url": server.base_url})
+            output.say(f"serving; try it with: --model local --base-url {server.base_url}")
+            server.wait()
+
+
+@app.command(epilog=_EPILOG)
+def doctor(
+    *,
+    call: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Make one real call of this model.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="Of an OpenAI-compatible API, for the call.")
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say what is there, what is missing, and how to get it.
+
+    Keys are looked for and never shown. Nothing is missing that everybody needs, so the exit status
+    is 0 unless the call fails.
+    """
+    output = Output(json=json)
+    with answerable(debug=debug):
+        from agentdescent.cli import doctor as examination  # noqa: PLC0415 - loaded when used
+
+        findings = examination.examine()
+        if call is not None:
+            findings.append(examination.call(call, base_url))
+        if json:
+            JsonLines().write({"event": "Findings", "findings": plain(findings)})
+        for line in examination.report(findings):
+            output.say(line)
+        if call is not None and not findings[-1].found:
+            raise typer.Exit(Exit.FAILED)
 
 
 def _end(result: EvolutionResult, output: Output) -> None:
@@ -85,12 +251,8 @@ def _end(result: EvolutionResult, output: Output) -> None:
 
 def _close(result: EvolutionResult, output: Output) -> None:
     """Show the result of a run that is over."""
-    from agentdescent.cli.display import account  # noqa: PLC0415
-    from agentdescent.cli.lines import JsonLines, plain  # noqa: PLC0415
-
     if output.json:
         JsonLines().write({"event": "Result", **plain(result)})
-        return
     for line in account(result):
         output.say(line)
 

@@ -52,8 +52,8 @@ class Board:
     """A listener that counts. It is written on the event loop and may be read from anywhere.
 
     Attributes:
-        limits: The budgets of the run, by name: rounds, rollouts, calls, attempts, tokens, usd,
-            seconds.
+        limits: The budgets of the run, by name: rounds, rollouts, seconds, calls, attempts, tokens,
+            cost.
         usage: The account that the run keeps.
         rewards: The held-out reward before the run and after each round.
         counts: How often each stage was passed.
@@ -67,6 +67,7 @@ class Board:
     counts: Counter[str] = field(default_factory=Counter[str])
     outcomes: Counter[str] = field(default_factory=Counter[str])
     version: int = 0
+    first_version: int = 0
     n_train: int = 0
     n_held_out: int = 0
     last_merge: str = ""
@@ -80,9 +81,13 @@ class Board:
         """Learn of an event."""
         if self.began is None:
             self.began = self.clock()
+        if isinstance(event, RunStarted):
+            self._start(event)
+        else:
+            self._count(event)
+
+    def _count(self, event: Event) -> None:
         match event:
-            case RunStarted():
-                self._start(event)
             case RolloutFinished():
                 self.counts["rollouts"] += not event.error
                 self.counts["failures"] += bool(event.error)
@@ -129,6 +134,7 @@ class Board:
             "calls": self._calls,
             "attempts": self.usage.provider_calls or 0,
             "tokens": self.usage.total_tokens,
+            "cost": self.usage.usd or 0.0,
             "seconds": self.elapsed,
         }
         return [Budget(name, used.get(name, 0), limit) for name, limit in self.limits.items()]
@@ -143,7 +149,7 @@ class Board:
         return min(guesses, default=None)
 
     def _start(self, event: RunStarted) -> None:
-        self.version = event.version
+        self.version = self.first_version = event.version
         self.n_train, self.n_held_out = event.n_train, event.n_held_out
         if event.initial_reward is not None:
             self.rewards.append(event.initial_reward)

@@ -103,7 +103,7 @@ def _reward(board: Board, room: int) -> Text:
 def _spent(budget: Budget) -> str:
     if budget.name == "seconds":
         return f"{_seconds(budget.used)} of {_seconds(budget.limit)}"
-    if budget.name == "usd":
+    if budget.name == "cost":
         return f"${budget.used:.4f} of ${budget.limit:g}"
     return f"{budget.name} {budget.used:,.0f} of {budget.limit:,.0f}"
 

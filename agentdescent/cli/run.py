@@ -1,0 +1,184 @@
+"""`agentdescent run`: evolve an artifact against tasks in a file, into a directory."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from agentdescent.api import evolve
+from agentdescent.cli.board import Board
+from agentdescent.cli.choices import check_reward, read_tasks, reward_named, strategy_named
+from agentdescent.cli.display import Listener, Output, account, shown
+from agentdescent.cli.endings import UsageError
+from agentdescent.cli.lines import plain
+from agentdescent.cli.models import Actor, Model, actor, command_completion
+from agentdescent.cli.settings import Budgets, RunDirectory, Settings
+from agentdescent.core.protocols import Reward, Strategy
+from agentdescent.core.task import Task
+from agentdescent.errors import EvolutionInterrupted
+from agentdescent.result import EvolutionResult
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a run goes about it; nothing here changes what it may learn.
+
+    Attributes:
+        workers: Rollouts at once.
+        eval_concurrency: Held-out evaluations at once; None for the default.
+        asynchronous: Without barriers between workers.
+        target: Stop at this held-out reward.
+        reply_tokens: The longest reply of the model.
+        temperature: Of the model; None leaves that to its server.
+        pass_env: Environment variables that the agent command is given.
+    """
+
+    workers: int = 4
+    eval_concurrency: int | None = None
+    asynchronous: bool = False
+    target: float | None = None
+    reply_tokens: int = 4096
+    temperature: float | None = None
+    pass_env: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    tasks: list[Task]
+    reward: Reward
+    strategy: Strategy
+    actor: Actor
+
+
+def carry_out(settings: Settings, budgets: Budgets, pace: Pace, output: Output) -> EvolutionResult:
+    """Run, or go on with, what `settings` describe, and write down what came of it.
+
+    Everything is checked before anything is started or written.
+
+    Raises:
+        UsageError: If something cannot be done as asked.
+        EvolutionInterrupted: On Ctrl-C; what there is by then is written down as well.
+    """
+    prepared = _prepare(settings, pace)
+    directory = RunDirectory(settings.out)
+    if directory.claim(settings, budgets):
+        output.say(f"goes on with the run in {directory.path}")
+    screen = _Screen(Board(_limits(budgets, pace)), directory, output)
+    try:
+        result = _evolve(prepared, settings, pace, screen)
+    except EvolutionInterrupted as interrupted:
+        screen.write_down(interrupted.result)
+        raise
+    screen.write_down(result)
+    screen.report(result)
+    return result
+
+
+def _prepare(settings: Settings, pace: Pace) -> _Prepared:
+    if (settings.model is None) == (settings.agent_command is None):
+        raise UsageError("give either --model or --agent-command: it is what solves the tasks")
+    tasks = read_tasks(settings.tasks)
+    few_shot = settings.strategy == "fewshot"
+    style = "chat" if few_shot and settings.model else "text"
+    strategy = strategy_named(settings.strategy, settings.prompt, style)
+    model = (
+        Model(settings.model, settings.base_url, pace.reply_tokens, pace.temperature)
+        if settings.model
+        else None
+    )
+    solver = model or command_completion(settings.agent_command or "", pace.pass_env)
+    reflect = (
+        Model(settings.reflect_model, settings.base_url).completion()
+        if settings.reflect_model
+        else None
+    )
+    reward = reward_named(settings.reward)
+    check_reward(reward, tasks)
+    return _Prepared(
+        tasks, reward, strategy, actor(solver, reflect, few_shot=few_shot, prompt=settings.prompt)
+    )
+
+
+def _limits(budgets: Budgets, pace: Pace) -> dict[str, float]:
+    """The budgets by name; without barriers, rounds are so many rollouts of every worker."""
+    limits = budgets.limits()
+    if pace.asynchronous:
+        rounds = limits.pop("rounds")
+        limits.setdefault("rollouts", rounds * pace.workers)
+    return limits
+
+
+def _evolve(
+    prepared: _Prepared, settings: Settings, pace: Pace, screen: "_Screen"
+) -> EvolutionResult:
+    limits = screen.board.limits
+    with screen.listeners() as listeners:
+        return evolve(
+            prepared.tasks,
+            prepared.reward,
+            run=prepared.actor.run,
+            propose=prepared.actor.propose,
+            strategy=prepared.strategy,
+            n_workers=pace.workers,
+            eval_concurrency=pace.eval_concurrency,
+            asynchronous=pace.asynchronous,
+            target_reward=pace.target,
+            held_out_frac=settings.held_out_frac,
+            seed=settings.seed,
+            shuffle=True,
+            self_verify=settings.strategy != "fewshot",  # an example says nothing of its own task
+            repo_path=screen.directory.ledger,
+            on_event=listeners,
+            telemetry=screen.directory.telemetry,
+            usage=screen.board.usage,
+            **_budget_arguments(limits, pace),
+        )
+
+
+def _budget_arguments(limits: Mapping[str, float], pace: Pace) -> dict[str, Any]:
+    """The budgets under the names that `evolve` has for them."""
+    names = {
+        "rounds": "rounds",
+        "rollouts": "max_rollouts",
+        "seconds": "max_seconds",
+        "calls": "max_calls",
+        "attempts": "max_attempts",
+        "tokens": "max_tokens",
+        "cost": "max_cost",
+    }
+    given: dict[str, Any] = {names[name]: limit for name, limit in limits.items()}
+    if pace.asynchronous:
+        return {"max_seconds": math.inf, **given}
+    return {"max_concurrency": pace.workers, **given}
+
+
+@dataclass(frozen=True, slots=True)
+class _Screen:
+    """Where a run is shown and kept."""
+
+    board: Board
+    directory: RunDirectory
+    output: Output
+
+    def listeners(self) -> AbstractContextManager[Sequence[Listener]]:
+        return shown(self.board, f"agentdescent run -> {self.directory.path}", self.output)
+
+    def write_down(self, result: EvolutionResult) -> None:
+        """Keep what a run came to, partial or not."""
+        artifact = {"version": result.version, "state": plain(result.state)}
+        self.directory.write("artifact.txt", result.rendered + "\n")
+        self.directory.write("artifact.json", artifact)
+        result.save(self.directory.path / "result.json")
+
+    def report(self, result: EvolutionResult) -> None:
+        """Say what the run came to, and where it is."""
+        self.output.say()
+        if self.board.first_version > 1:
+            self.output.say(f"picked up version {self.board.first_version} of the artifact")
+        for line in account(result):
+            self.output.say(line)
+        path = self.directory.path
+        self.output.say(f"artifact:   {path / 'artifact.txt'}")
+        self.output.say(f"history:    git -C {self.directory.ledger} log -p dev")
+        self.output.say(f"everything: {path / 'result.json'}, {self.directory.telemetry}")

@@ -1,0 +1,171 @@
+"""What `agentdescent run` was asked for, and whether a directory holds the same run already."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from agentdescent.cli.endings import UsageError, complain, scrubbed
+
+SCHEMA = 1
+_FILE = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """The limits of one call of the command; None is no limit."""
+
+    rounds: int = 15
+    rollouts: int | None = None
+    seconds: float | None = None
+    calls: int | None = None
+    attempts: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+    def limits(self) -> dict[str, float]:
+        """Those that are set, by name."""
+        return {name: limit for name, limit in asdict(self).items() if limit is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that decides what a run learns, and from what.
+
+    Attributes:
+        tasks: The file with one task a line.
+        out: The directory of the run.
+        model: What solves, and reflects unless `reflect_model` does; or `agent_command` solves.
+        prompt: What the artifact begins with.
+    """
+
+    tasks: Path
+    out: Path
+    model: str | None
+    base_url: str | None
+    agent_command: str | None
+    reflect_model: str | None
+    strategy: str
+    prompt: str
+    reward: str
+    held_out_frac: float
+    seed: int
+
+    def identity(self) -> dict[str, Any]:
+        """What must not change when a run goes on: else its rewards would mean something else."""
+        return {
+            "tasks": hashlib.sha256(self.tasks.read_bytes()).hexdigest(),
+            "strategy": self.strategy,
+            "prompt": self.prompt,
+            "reward": self.reward,
+            "held_out_frac": self.held_out_frac,
+            "seed": self.seed,
+        }
+
+    def actors(self) -> dict[str, Any]:
+        """What may change, with a warning."""
+        return {
+            "model": self.model,
+            "base_url": _scrubbed(self.base_url),
+            "agent_command": _scrubbed(self.agent_command),
+            "reflect_model": self.reflect_model,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """Where a run keeps what it has: ledger, artifact, result, telemetry and settings."""
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        """The git repository of the artifact."""
+        return self.path / "ledger"
+
+    @property
+    def telemetry(self) -> Path:
+        """One JSON object a line for everything that happened."""
+        return self.path / "telemetry.jsonl"
+
+    def claim(self, settings: Settings, budgets: Budgets) -> bool:
+        """Make the directory that of this run; True if it was already.
+
+        Raises:
+            UsageError: If it holds something else, or a run with other tasks, another strategy,
+                prompt or reward, or another split.
+        """
+        record = self._recorded()
+        if record is not None:
+            _refuse_other(record.get("identity", {}), settings.identity(), self.path)
+            _warn_of_changes(record.get("actors", {}), settings.actors())
+        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise UsageError(
+                f"--out {self.path} holds something else than a run; name a new or empty directory"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write(
+            _FILE,
+            {
+                "schema": SCHEMA,
+                "tasks_file": str(settings.tasks),
+                "identity": settings.identity(),
+                "actors": settings.actors(),
+                "budgets": asdict(budgets),
+            },
+        )
+        return record is not None
+
+    def write(self, name: str, content: Mapping[str, Any] | str) -> None:
+        """Replace the file `name` as a whole: by JSON, or by a text."""
+        text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
+        temporary = self.path / f".{name}.new"
+        temporary.write_text(text, encoding="utf-8", errors="surrogatepass")
+        temporary.replace(self.path / name)
+
+    def _recorded(self) -> dict[str, Any] | None:
+        file = self.path / _FILE
+        if not file.is_file():
+            return None
+        try:
+            record: Any = json.loads(file.read_bytes())
+        except ValueError:
+            record = None
+        if not isinstance(record, dict):
+            raise UsageError(f"{file} is damaged; name another directory with --out")
+        known = cast("dict[str, Any]", record)
+        if known.get("schema", SCHEMA) > SCHEMA:
+            raise UsageError(f"{file} was written by a newer agentdescent; upgrade to go on")
+        return known
+
+
+def _refuse_other(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    changed = [name for name in now if before.get(name) != now[name]]
+    if not changed:
+        return
+    said = [
+        f"other {name}"
+        if name in ("tasks", "prompt")
+        else f"{name} {before.get(name)!r} instead of {now[name]!r}"
+        for name in changed
+    ]
+    raise UsageError(
+        f"--out {path} holds a run with {', '.join(said)}, which this one cannot go on from; "
+        "name another directory"
+    )
+
+
+def _warn_of_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name in now:
+        if before.get(name) != now[name]:
+            complain(
+                f"{name} was {before.get(name)!r} and is {now[name]!r} now; rewards of before and "
+                "after cannot be compared",
+                "warning",
+            )
+
+
+def _scrubbed(text: str | None) -> str | None:
+    return None if text is None else scrubbed(text)
