@@ -14,6 +14,7 @@ from agentdescent.config import AggregatorConfig
 from agentdescent.core.events import Event, RunEnded
 from agentdescent.core.protocols import (
     AggregatorFactory,
+    Constraint,
     ParallelStrategy,
     Propose,
     Reward,
@@ -41,6 +42,7 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     run: Run | None = None,
     propose: Propose | None = None,
     strategy: Strategy | None = None,
+    constraints: Constraint | Sequence[Constraint] = (),
     initial_state: Mapping[str, Any] | None = None,
     artifact_id: str = "artifact",
     blast_radius: float = 0.2,
@@ -103,6 +105,8 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
         propose: ``(rendered, task, output, reward) -> text or None``; if it offers
             ``reflect(reflection)``, it is asked by that, with a `Reflection`.
         strategy: What the artifact is and how a proposal becomes a diff; default `AppendRules()`.
+        constraints: ``(before, after) -> reason or None``, one or several, asked of two states; a
+            diff that one objects to is dropped before any evaluation of it, as "constraint".
         initial_state: The first state, instead of the strategy's; ignored (with a warning) when
             `repo_path` holds the artifact already.
         artifact_id: Its name in the ledger.

@@ -188,6 +188,7 @@ class _Assembly:
             id=config.artifact_id,
             blast_radius=max(stored.blast_radius, config.blast_radius),
             contract=stored.contract,
+            constraints=request.constraints,
         )
         self._executor = Executor(threads, self._shared.spend, request.usage)
         self._history: list[RoundInfo] = []
@@ -289,6 +290,7 @@ class _Assembly:
             ),
             experience=self._shared.experience,
             strategy=request.strategy,
+            constraints=request.constraints,
             artifact_id=config.artifact_id,
             solved_threshold=config.solved_threshold,
             self_verify=config.self_verify,

@@ -13,6 +13,7 @@ from agentdescent.core.contracts import check_callable, reflect_of, require_meth
 from agentdescent.core.events import Event
 from agentdescent.core.protocols import (
     AggregatorFactory,
+    Constraint,
     ParallelStrategy,
     Reward,
     StalenessPolicy,
@@ -28,6 +29,7 @@ from agentdescent.policy.rewards import preflight
 from agentdescent.policy.sampling import RoundRobin
 from agentdescent.policy.strategies import AppendRules
 from agentdescent.pricing import Price, Prices, refuse_unpriced
+from agentdescent.threads import is_async
 from agentdescent.usage import Usage
 
 DEFAULT_ROUNDS = 15
@@ -57,6 +59,7 @@ class Request:
     propose: Callable[..., Any]
     reflect: Callable[..., Any] | None
     strategy: Strategy
+    constraints: Sequence[Constraint]
     parallel: ParallelStrategy
     task_sampler: TaskSampler
     rounds: int
@@ -117,6 +120,7 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         propose=propose,
         reflect=reflect,
         strategy=strategy,
+        constraints=_constraints(options["constraints"]),
         parallel=parallel,
         task_sampler=sampler,
         rounds=config.rounds or DEFAULT_ROUNDS,
@@ -370,6 +374,18 @@ def _optional_callable(
     if function is not None:
         check_callable(name, function, parameters)
     return function
+
+
+def _constraints(given: Any) -> Sequence[Constraint]:
+    constraints: list[Any] = [*given] if isinstance(given, Sequence) else [given]
+    for constraint in constraints:
+        check_callable("constraints", constraint, ("before", "after"))
+        if is_async(constraint):
+            raise TypeError(
+                f"constraints must be plain functions, and {constraint!r:.80} is a coroutine "
+                "function; what has to wait belongs into reward"
+            )
+    return constraints
 
 
 def _listeners(given: Any) -> Sequence[Callable[[Event], Any]]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol, Self, runtime_checkable
 
+from agentdescent.core.constraints import violation
 from agentdescent.core.diff import Diff, State, apply_ops
 from agentdescent.core.evidence import EvidenceCard
-from agentdescent.core.protocols import Strategy
+from agentdescent.core.protocols import Constraint, Strategy
 from agentdescent.core.task import Task
 
 
@@ -73,6 +74,7 @@ class EvolvingArtifact:
         strategy: Renders the state.
         runtime: Scores it; None outside a run.
         contract: What it promises its users.
+        constraints: What every edit of it has to satisfy.
     """
 
     id: str
@@ -82,6 +84,7 @@ class EvolvingArtifact:
     strategy: Strategy | None = None
     runtime: Runtime | None = field(default=None, compare=False, repr=False)
     contract: Contract = TEXT_CONTRACT
+    constraints: Sequence[Constraint] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", MappingProxyType(dict(self.state)))
@@ -95,6 +98,14 @@ class EvolvingArtifact:
         if self.strategy is None:
             raise ValueError(f"artifact {self.id!r} has no strategy to render it with")
         return self.strategy.render(dict(self.state))
+
+    def violation(self, state: State) -> str:
+        """Why this artifact may not become `state`, or "".
+
+        Raises:
+            PluginError: If a constraint fails.
+        """
+        return violation(self.constraints, self.state, state)
 
     def apply(self, diff: Diff) -> "EvolvingArtifact":
         """A new artifact, one version on, with the keys of `diff` set or deleted."""

@@ -1,7 +1,7 @@
 """Diffs: proposed edits, and the algebra that merging rests on."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,8 @@ class Diff:
         ops: Key to new value; None deletes the key.
         contract_breaking: The edit changes what the artifact promises; it is never rebased.
         author: Who proposed it, e.g. "w2".
+        parts: The edits it was made of, if it is a union, or was moved to a newer version.
+        notes: What was left out of the proposal, and why; one line each.
     """
 
     diff_id: str
@@ -33,6 +35,8 @@ class Diff:
     ops: Mapping[str, Any] = field(default_factory=dict[str, Any])
     contract_breaking: bool = False
     author: str = "unknown"
+    parts: tuple["Diff", ...] = field(default=(), compare=False, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ops", MappingProxyType(dict(self.ops)))
@@ -40,6 +44,12 @@ class Diff:
     def size(self) -> int:
         """The number of keys set or deleted."""
         return len(self.ops)
+
+    def edits(self) -> Iterator["Diff"]:
+        """This edit and, at any depth, those it was made of."""
+        yield self
+        for part in self.parts:
+            yield from part.edits()
 
     def contradicts(self, other: "Diff") -> bool:
         """True when both give one key different values."""

@@ -24,6 +24,8 @@ class EvidenceCard:
         order: (worker, serial) of the rollout; a merge judges its cards in this order.
         verified: `before_after_delta` was measured.
         refusals: How often a merge has left it out so far.
+        base_values: What its keys held in the version it was made against, None for nothing; empty
+            if that is not known.
         cost_tokens: Tokens spent on it, as far as known.
         cost_wallclock: Seconds spent on it.
     """
@@ -36,6 +38,7 @@ class EvidenceCard:
     order: tuple[int, int] = (0, 0)
     verified: bool = False
     refusals: int = 0
+    base_values: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
     cost_tokens: int = field(default=0, compare=False)
     cost_wallclock: float = field(default=0.0, compare=False)
 

@@ -3,8 +3,8 @@
 Parameters are positional, so that users' own names for them are theirs.
 """
 
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -60,6 +60,17 @@ class Strategy(Protocol):
         self, state: State, proposal: str, author: str, base_version: int, target: str, /
     ) -> Diff | Dropped | None:
         """The edit that `proposal` asks for; None if it changes nothing."""
+        ...
+
+
+class Constraint(Protocol):
+    """What every edit has to satisfy, checked before any evaluation of it is paid for.
+
+    A plain function, called on the event loop; it should take no longer than a look at the texts.
+    """
+
+    def __call__(self, before: State, after: State, /) -> str | None:
+        """Why the edit that turns `before` into `after` is refused; None if it is not."""
         ...
 
 
@@ -154,6 +165,15 @@ class Door(Protocol):
     async def __call__(self, *args: Any, leash: Leash | None = None) -> Any: ...
 
 
+class HasRendered(Protocol):
+    """A published head, as far as evaluation is concerned."""
+
+    @property
+    def rendered(self) -> str:
+        """Its text."""
+        ...
+
+
 class Scores(Protocol):
     """What the engine needs of the evaluation pool."""
 
@@ -172,8 +192,16 @@ class Scores(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFigures:
-    """What held-out evaluations came to: from memory, run, and seconds spent running them."""
+    """What held-out evaluations came to.
+
+    Attributes:
+        hits: Evaluations answered from memory.
+        misses: Evaluations that were run.
+        seconds: Spent running them.
+        parts: What the head's held-out reward is made of, by name.
+    """
 
     hits: int = 0
     misses: int = 0
     seconds: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -38,6 +38,7 @@ def dump_card(card: EvidenceCard) -> dict[str, Any]:
         "order": list(card.order),
         "verified": card.verified,
         "refusals": card.refusals,
+        "base_values": dict(card.base_values),
     }
 
 
@@ -57,4 +58,5 @@ def _load_card(record: Mapping[str, Any], tasks: Mapping[str, Task]) -> Evidence
         order=(worker, serial),
         verified=record["verified"],
         refusals=record["refusals"],
+        base_values=record.get("base_values", {}),
     )

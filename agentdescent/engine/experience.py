@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentdescent.core.diff import State
+from agentdescent.core.diff import Diff, State
 from agentdescent.core.outcomes import MergeReport
 from agentdescent.core.protocols import Strategy
 from agentdescent.core.reflection import Attempt, Reflection, Rejection
@@ -119,14 +119,19 @@ class Experience:
         """Learn which proposals a merge has committed, and which it turned down and why."""
         for report in reports:
             for refusal in report.refused:
-                memory = self._unjudged.get(_signature(refusal.diff.ops))
-                if memory is not None:
+                for memory in self._proposed(refusal.diff):
                     why = Rejection(
                         memory.rejection.proposal, refusal.category, refusal.gain, refusal.reason
                     )
                     self._reject(_Memory(why, memory.task_id, memory.version, memory.ops))
             if report.accepted is not None:
-                self._forgive(report.accepted.ops)
+                for edit in report.accepted.edits():
+                    self._forgive(edit.ops)
+
+    def _proposed(self, diff: Diff) -> list[_Memory]:
+        """The proposals behind an edit, which may have been moved to a newer version."""
+        names = dict.fromkeys(_signature(edit.ops) for edit in diff.edits())
+        return [self._unjudged[name] for name in names if name in self._unjudged]
 
     def _reject(self, memory: _Memory) -> None:
         name = " ".join(memory.rejection.proposal.split()).casefold()

@@ -1,17 +1,18 @@
 """One rollout: run, reward, propose, diff, and the diff tried on its own task."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
+from agentdescent.core.constraints import violation
 from agentdescent.core.contracts import check_proposal, check_reward
-from agentdescent.core.diff import Diff, Dropped, apply_ops
+from agentdescent.core.diff import Diff, Dropped, State, apply_ops
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.leash import Leash
 from agentdescent.core.outcomes import ProposalOutcome
-from agentdescent.core.protocols import Door, Strategy
+from agentdescent.core.protocols import Constraint, Door, Strategy
 from agentdescent.core.reflection import Attempt
 from agentdescent.core.reply import is_cut
 from agentdescent.core.scored import Scored, feedback_of
@@ -35,6 +36,7 @@ class Rollouts:
         propose: The actor's second half; it takes a reflection if there is experience.
         experience: Makes reflections; None where `propose` takes four arguments.
         strategy: Turns proposals into diffs.
+        constraints: What a diff must not break.
         artifact_id: The target of those diffs.
         solved_threshold: From this reward on, no proposal is asked for.
         self_verify: Try each diff on its own task before a merge sees it.
@@ -47,6 +49,7 @@ class Rollouts:
     propose: Door
     experience: Experience | None
     strategy: Strategy
+    constraints: Sequence[Constraint]
     artifact_id: str
     solved_threshold: float
     self_verify: bool
@@ -102,6 +105,7 @@ class Rollouts:
         if isinstance(diff, Dropped):
             report.dropped, report.reason = diff.category, diff.reason
             return
+        report.reason = "; ".join(diff.notes)
         report.step = Step.VERIFY
         await self._weigh(report, diff, earned)
 
@@ -133,17 +137,23 @@ class Rollouts:
         )
         if made is None or (isinstance(made, Diff) and not _changes(head.state, made.ops)):
             return Dropped(ProposalOutcome.NO_OP)
-        return made
+        return made if isinstance(made, Dropped) else self._permitted(head.state, made)
+
+    def _permitted(self, state: State, diff: Diff) -> Diff | Dropped:
+        if not self.constraints:
+            return diff
+        broken = violation(self.constraints, state, apply_ops(state, diff.ops))
+        return Dropped(ProposalOutcome.CONSTRAINT, broken) if broken else diff
 
     async def _weigh(self, report: Report, diff: Diff, before: float) -> None:
         ticket = report.ticket
-        gain = 0.0
+        gain, feedback = 0.0, ""
         if self.self_verify:
             edited = apply_ops(ticket.snapshot.state, diff.ops)
             rendered = render(self.strategy, edited)
             output = await self.run(rendered, ticket.task, leash=ticket.leash)
             value = await self._score(ticket.task, output, ticket.leash)
-            gain = check_reward(ticket.task, value) - before
+            gain, feedback = check_reward(ticket.task, value) - before, feedback_of(value)
         report.card = EvidenceCard(
             diff=diff,
             base_version={self.artifact_id: ticket.snapshot.version},
@@ -152,10 +162,12 @@ class Rollouts:
             trajectory_refs=[ticket.task],
             order=ticket.order,
             verified=self.self_verify,
+            base_values={key: ticket.snapshot.state.get(key) for key in diff.ops},
             cost_wallclock=report.seconds,
         )
         if not report.card.is_candidate:
             report.dropped = ProposalOutcome.NO_GAIN
+            report.reason = feedback or report.reason
 
 
 def _changes(state: Mapping[str, object], ops: Mapping[str, object]) -> bool:

@@ -152,6 +152,7 @@ class LedgerView:
             strategy=self._strategy,
             runtime=self._runtime,
             contract=contract,
+            constraints=self._identity.constraints,
         )
 
     def _refuse_foreign(self, artifact: Any, branch: str) -> None:

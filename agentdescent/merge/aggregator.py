@@ -21,7 +21,7 @@ from agentdescent.merge.fusion import tournament
 from agentdescent.merge.promotion import Promotion
 from agentdescent.merge.record import Merge
 from agentdescent.merge.staleness import StalenessFilter
-from agentdescent.merge.trust import most_ops, within_trust_region
+from agentdescent.merge.trust import most_ops, within_constraints, within_trust_region
 from agentdescent.policy.governance import assert_mutable
 from agentdescent.policy.staleness import get_policy
 from agentdescent.threads import either, invoke
@@ -150,11 +150,12 @@ class Aggregator:
                 self._staleness_filter, artifact, snapshot.version, fitting
             )
             report = replace(report, survived_staleness=len(survivors), discarded_stale=stale)
-            turned_down = [self._too_large(card.diff) for card in oversized]
-            if not survivors:
+            allowed, forbidden = within_constraints(artifact, survivors)
+            turned_down = [*(self._too_large(card.diff) for card in oversized), *forbidden]
+            if not allowed:
                 report = replace(report, refused=turned_down)
-                return self._nothing_left(report, len(oversized))
-            self._merge = merge = self._open(artifact, survivors)
+                return self._nothing_left(report, len(oversized), forbidden)
+            self._merge = merge = self._open(artifact, allowed)
             try:
                 report = await self._judge(merge, report)
             finally:
@@ -208,7 +209,12 @@ class Aggregator:
         chars = self.config.trust_region_chars
         return f"more than {most_ops(self.config)} keys or a value of more than {chars} characters"
 
-    def _nothing_left(self, report: MergeReport, oversized: int) -> MergeReport:
+    def _nothing_left(
+        self, report: MergeReport, oversized: int, forbidden: Sequence[Refusal]
+    ) -> MergeReport:
+        if forbidden:
+            category, reason = forbidden[0].category, forbidden[0].reason
+            return replace(report, category=category, reason=reason)
         stale = report.discarded_stale
         limits = f"{oversized} of {report.considered} cards set {self._limits}"
         if not stale:

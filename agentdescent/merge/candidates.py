@@ -13,8 +13,8 @@ def signature(diff: Diff) -> str:
 
 
 def contains(diff: Diff, part: Diff) -> bool:
-    """True when `diff` makes every edit that `part` makes."""
-    return part.ops.items() <= diff.ops.items()
+    """True when `diff`, or one of those it was made of, makes every edit that `part` makes."""
+    return any(part.ops.items() <= edit.ops.items() for edit in diff.edits())
 
 
 def candidates(cards: Iterable[EvidenceCard]) -> list[Diff]:

@@ -1,5 +1,6 @@
 """Committing an accepted candidate, whoever else writes to the ledger."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -15,6 +16,7 @@ from agentdescent.core.outcomes import MergeOutcome
 from agentdescent.core.store import CommitNote
 from agentdescent.errors import CASConflict
 from agentdescent.merge.candidates import signature
+from agentdescent.merge.joining import moved
 from agentdescent.merge.record import Merge
 
 NAMED = 4
@@ -37,8 +39,8 @@ class Committer:
         """Commit `candidate`, which is the head with `diff`, on whatever the head has become.
 
         Returns:
-            The new version, or None if other writers were first at every attempt, or one of them
-            made the same change.
+            The new version, or None if other writers were first at every attempt, or what they
+            made of the head already has the change or has no room for it.
 
         Raises:
             LedgerError: If the ledger fails.
@@ -54,8 +56,8 @@ class Committer:
                 return version
             if fresh is None:
                 break
-            head, candidate = fresh, fresh.apply(diff)
-            if candidate.state == head.state:
+            head, candidate = fresh, fresh.apply(moved(diff, merge.artifact.state, fresh))
+            if candidate.state == head.state or head.violation(candidate.state):
                 break
             note = replace(note, reward=None)  # it was measured on an older head
         merge.outrun = diff
@@ -81,7 +83,7 @@ def commit_note(merge: Merge, diff: Diff, verdict: Verdict) -> CommitNote:
     edits = len({signature(card.diff) for card in cards})
     counts = f"{len(verdict.won)} won, {len(verdict.lost)} lost"
     body = [
-        f"{edits} proposals fused; no two of them disagree on a key." if edits > 1 else "",
+        f"{edits} proposals fused; {_agreement(cards)}." if edits > 1 else "",
         f"Held responsible for lost tasks: {merge.blamed}." if merge.blamed else "",
         f"{verdict.reason}; of {verdict.total} held-out tasks {counts}.",
     ]
@@ -91,6 +93,19 @@ def commit_note(merge: Merge, diff: Diff, verdict: Verdict) -> CommitNote:
         category=MergeOutcome.COMMITTED,
         reward=(verdict.before, verdict.after),
     )
+
+
+def _agreement(cards: Sequence[EvidenceCard]) -> str:
+    """How it can be that several edits are one commit."""
+    values: defaultdict[str, set[str]] = defaultdict(set)
+    for card in cards:
+        for key, value in card.diff.ops.items():
+            values[key].add(repr(value))
+    shared = sorted(key for key, found in values.items() if len(found) > 1)
+    if not shared:
+        return "no two of them disagree on a key"
+    more = [f"{len(shared) - NAMED} more"] if len(shared) > NAMED else []
+    return f"their changes to {', '.join([*shared[:NAMED], *more])} do not overlap"
 
 
 def _names(cards: Sequence[EvidenceCard], artifact_id: str) -> str:

@@ -1,46 +1,54 @@
-"""Conflict resolution: of edits that give one key different values, one stays."""
+"""Conflict resolution: of edits that clash, one stays; what can be joined does not clash."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from agentdescent.core.diff import Diff
+from agentdescent.core.diff import Diff, diffs_contradict
 from agentdescent.core.evidence import TIE, EvidenceCard
 from agentdescent.merge.candidates import signature
+from agentdescent.merge.joining import clash
 from agentdescent.merge.record import Merge
 from agentdescent.merge.together import together
 
 MOST_RIVALS = 4
 """More rivals for one key than these are halved on half the ranking subset first."""
 
+Clash = Callable[[Diff, Diff], bool]
+
 
 async def resolve_conflicts(
     merge: Merge, cards: Sequence[EvidenceCard]
 ) -> tuple[list[EvidenceCard], int]:
-    """Keep cards of which no two contradict, and count the others.
+    """Keep cards of which no two clash, and count the others.
 
     Rivals are compared by their summed reward over the ranking subset; a tie keeps the earlier.
     """
-    rivals = _contested(cards)
+    clashes = partial(clash, merge.artifact)
+    rivals = _contested(cards, clashes)
     merge.rivals += len(rivals)
-    shortlist = await _halved(merge, cards, rivals) if rivals else list(cards)
-    scores = await _totals(merge, _contested(shortlist), 1.0)
-    kept = settle(shortlist, scores)
+    shortlist = await _halved(merge, cards, rivals, clashes) if rivals else list(cards)
+    scores = await _totals(merge, _contested(shortlist, clashes), 1.0)
+    kept = settle(shortlist, scores, clashes)
     return kept, len(cards) - len(kept)
 
 
-def settle(cards: Sequence[EvidenceCard], scores: Mapping[str, float]) -> list[EvidenceCard]:
-    """Let every newcomer meet the kept cards that it contradicts.
+def settle(
+    cards: Sequence[EvidenceCard], scores: Mapping[str, float], clashes: Clash = diffs_contradict
+) -> list[EvidenceCard]:
+    """Let every newcomer meet the kept cards that it clashes with.
 
     It takes their place if it scores strictly higher than each of them; else it is dropped.
 
     Args:
         cards: In their order.
-        scores: The score of each edit that contradicts another, by signature.
+        scores: The score of each edit that clashes with another, by signature.
+        clashes: Whether two edits cannot both stay.
     """
     contested = [card for card in cards if signature(card.diff) in scores]
     kept: list[EvidenceCard] = []
     for card in contested:
-        rivals = [other for other in kept if other.diff.contradicts(card.diff)]
+        rivals = [other for other in kept if clashes(other.diff, card.diff)]
         if all(_beats(card, rival, scores) for rival in rivals):
             kept = [*(other for other in kept if other not in rivals), card]
     dropped = {id(card) for card in contested} - {id(card) for card in kept}
@@ -51,24 +59,21 @@ def _beats(card: EvidenceCard, rival: EvidenceCard, scores: Mapping[str, float])
     return scores[signature(card.diff)] > scores[signature(rival.diff)] + TIE
 
 
-def _contested(cards: Sequence[EvidenceCard]) -> dict[str, Diff]:
-    """The distinct edits that contradict another one, by signature."""
+def _contested(cards: Sequence[EvidenceCard], clashes: Clash) -> dict[str, Diff]:
+    """The distinct edits that clash with another one, by signature."""
     edits = {signature(card.diff): card.diff for card in cards}
-    values: defaultdict[str, list[object]] = defaultdict(list)
-    for edit in edits.values():
-        for key, value in edit.ops.items():
-            if value not in values[key]:
-                values[key].append(value)
     return {
-        name: edit for name, edit in edits.items() if any(len(values[key]) > 1 for key in edit.ops)
+        name: edit
+        for name, edit in edits.items()
+        if any(clashes(edit, other) for other in edits.values())
     }
 
 
 async def _halved(
-    merge: Merge, cards: Sequence[EvidenceCard], rivals: Mapping[str, Diff]
+    merge: Merge, cards: Sequence[EvidenceCard], rivals: Mapping[str, Diff], clashes: Clash
 ) -> list[EvidenceCard]:
     """`cards` without the worse half of the values of each key that has too many."""
-    crowded = _crowded(rivals)
+    crowded = _crowded(rivals, clashes)
     entrants = {name for sides in crowded for side in sides for name in side}
     scores = await _totals(merge, {n: e for n, e in rivals.items() if n in entrants}, 0.5)
     losers: set[str] = set()
@@ -78,13 +83,23 @@ async def _halved(
     return [card for card in cards if signature(card.diff) not in losers]
 
 
-def _crowded(rivals: Mapping[str, Diff]) -> list[list[Collection[str]]]:
-    """For each key with too many values: the signatures of the edits behind each value."""
+def _crowded(rivals: Mapping[str, Diff], clashes: Clash) -> list[list[list[str]]]:
+    """For each key with too many values that clash: the signatures of the edits behind each."""
     sides: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, edit in rivals.items():
         for key, value in edit.ops.items():
             sides[key][repr(value)].append(name)
-    return [list(of_key.values()) for of_key in sides.values() if len(of_key) > MOST_RIVALS]
+    crowds = [_crowd(list(of_key.values()), rivals, clashes) for of_key in sides.values()]
+    return [crowd for crowd in crowds if crowd]
+
+
+def _crowd(sides: list[list[str]], rivals: Mapping[str, Diff], clashes: Clash) -> list[list[str]]:
+    """Those of `sides` that cannot stay beside too many of the others."""
+    if len(sides) <= MOST_RIVALS:
+        return []
+    edits = [rivals[side[0]] for side in sides]
+    n_rivals = [sum(clashes(edit, other) for other in edits) for edit in edits]
+    return [side for side, n in zip(sides, n_rivals, strict=True) if n >= MOST_RIVALS]
 
 
 async def _totals(merge: Merge, edits: Mapping[str, Diff], fraction: float) -> dict[str, float]:

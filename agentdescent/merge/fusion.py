@@ -15,13 +15,13 @@ MAX_GATES = 3
 
 
 async def tournament(merge: Merge, diffs: Sequence[Diff]) -> Union:
-    """Find the best of the unions of `diffs`, at least one, of which no two contradict.
+    """Find the best of the unions of `diffs`, at least one, of which no two clash.
 
     A single diff is handed on without any evaluation. Several are gated as one union; members
     that it lost tasks by, or that keep others from helping, are taken out and the rest is gated
     again. What is returned has passed the gate, unless nothing has.
     """
-    members = fitting(diffs, merge.config.max_commit_ops)
+    members = fitting(merge.artifact, diffs, merge.config.max_commit_ops)
     if len(members) == 1:
         return Union.of(merge.artifact, members)
     return await _Tournament(merge).run(members)

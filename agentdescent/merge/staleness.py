@@ -14,6 +14,7 @@ from agentdescent.core.merging import ArtifactLedger, VerifierProtocol
 from agentdescent.core.protocols import StaleAction, StalenessPolicy
 from agentdescent.core.task import Task
 from agentdescent.errors import PluginError
+from agentdescent.merge.joining import caught_up
 from agentdescent.merge.together import together
 from agentdescent.policy.governance import tolerance
 
@@ -37,13 +38,17 @@ class StalenessFilter:
     async def sift(
         self, artifact: EvolvingArtifact, head: Mapping[str, int], cards: Sequence[EvidenceCard]
     ) -> tuple[list[EvidenceCard], int]:
-        """The cards that may go on, based on `head` from now on, and how many may not."""
+        """The cards that may go on, based on `head` from now on, and how many may not.
+
+        Where the strategy can join values, an edit keeps what was changed since it was made.
+        """
         actions = [await self._decide(artifact, head, card) for card in cards]
-        judged = list(zip(cards, actions, strict=True))
+        moved = [caught_up(card, artifact, head) for card in cards]
+        judged = list(zip(moved, actions, strict=True))
         unproved = [card for card, action in judged if action == StaleAction.REBASE]
         still_helping = iter(await together(partial(self._still_helps, artifact), unproved))
         survivors = [
-            card.rebased_onto(head)
+            card
             for card, action in judged
             if action == StaleAction.ACCEPT
             or (action == StaleAction.REBASE and next(still_helping))

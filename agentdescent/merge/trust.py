@@ -1,10 +1,12 @@
-"""The trust region: how much one incoming diff may change."""
+"""How much one incoming diff may change, and what it must not."""
 
 from collections.abc import Iterable
 
 from agentdescent.config import AggregatorConfig
-from agentdescent.core.diff import Diff
+from agentdescent.core.artifact import EvolvingArtifact
+from agentdescent.core.diff import Diff, apply_ops
 from agentdescent.core.evidence import EvidenceCard
+from agentdescent.core.outcomes import ProposalOutcome, Refusal
 
 
 def within_trust_region(
@@ -19,6 +21,24 @@ def within_trust_region(
     for card in cards:
         (fitting if _fits(card.diff, config) else oversized).append(card)
     return fitting, oversized
+
+
+def within_constraints(
+    artifact: EvolvingArtifact, cards: Iterable[EvidenceCard]
+) -> tuple[list[EvidenceCard], list[Refusal]]:
+    """Part the cards that `artifact` may take as it is now from those that break a constraint.
+
+    A card was checked when it was made; what was committed since may leave no room for it.
+    """
+    allowed: list[EvidenceCard] = []
+    refused: list[Refusal] = []
+    for card in cards:
+        reason = artifact.violation(apply_ops(artifact.state, card.diff.ops))
+        if reason:
+            refused.append(Refusal(card.diff, None, reason, ProposalOutcome.CONSTRAINT))
+        else:
+            allowed.append(card)
+    return allowed, refused
 
 
 def most_ops(config: AggregatorConfig) -> int:

@@ -1,11 +1,12 @@
 """Unions: several candidates as one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentdescent.core.artifact import EvolvingArtifact
-from agentdescent.core.diff import Diff, fuse_diffs
+from agentdescent.core.diff import Diff, apply_ops
+from agentdescent.merge.joining import added, fused
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,8 @@ class Union:
 
     @classmethod
     def of(cls, head: EvolvingArtifact, members: Sequence[Diff]) -> "Union":
-        """The union of `members`, of which no two contradict."""
-        diff = members[0] if len(members) == 1 else fuse_diffs(members)
+        """The union of `members`, of which no two clash."""
+        diff = members[0] if len(members) == 1 else fused(head, members)
         return cls(tuple(members), diff, head.apply(diff))
 
     @property
@@ -28,17 +29,22 @@ class Union:
         return len(self.members) > 1
 
 
-def fitting(diffs: Sequence[Diff], max_ops: int | None) -> list[Diff]:
+def fitting(head: EvolvingArtifact, diffs: Sequence[Diff], max_ops: int | None) -> list[Diff]:
     """The first of `diffs`, and of the others as many as one commit may hold beside it.
 
-    None that contradicts an earlier one is among them.
+    None that clashes with an earlier one, or with which a constraint is broken, is among them.
     """
     members: list[Diff] = []
     taken: dict[str, Any] = {}
     for diff in diffs:
-        n_ops = len(taken) + len(diff.ops.keys() - taken.keys())
-        fits = not members or max_ops is None or n_ops <= max_ops
-        if fits and all(taken.get(key, value) == value for key, value in diff.ops.items()):
+        ops = added(head, taken, diff)
+        if ops is not None and (not members or _is_allowed(head, ops, max_ops)):
             members.append(diff)
-            taken |= diff.ops
+            taken = ops
     return members
+
+
+def _is_allowed(head: EvolvingArtifact, ops: Mapping[str, Any], max_ops: int | None) -> bool:
+    if max_ops is not None and len(ops) > max_ops:
+        return False
+    return not head.violation(apply_ops(head.state, ops))

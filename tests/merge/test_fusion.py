@@ -331,9 +331,9 @@ async def test_a_blamed_member_whose_own_gate_is_undecided_is_not_refused():
     ],
 )
 def test_a_commit_holds_what_fits_in_the_order_of_promise(max_ops, fit):
-    found = fitting(
-        [Diff(n, "skill", dict.fromkeys(n, "on")) for n in ("ab", "c", "bd", "e")], max_ops
-    )
+    diffs = [Diff(n, "skill", dict.fromkeys(n, "on")) for n in ("ab", "c", "bd", "e")]
+
+    found = fitting(make_bench().head, diffs, max_ops)
 
     assert [diff.diff_id for diff in found] == fit
 
@@ -341,10 +341,10 @@ def test_a_commit_holds_what_fits_in_the_order_of_promise(max_ops, fit):
 def test_a_diff_too_large_for_the_room_left_does_not_stop_smaller_ones():
     wide = [Diff(n, "skill", dict.fromkeys(n, "on")) for n in ("a", "bcd", "e")]
 
-    assert [diff.diff_id for diff in fitting(wide, 2)] == ["a", "e"]
+    assert [diff.diff_id for diff in fitting(make_bench().head, wide, 2)] == ["a", "e"]
 
 
 def test_of_contradicting_diffs_the_first_fits():
     rivals = [Diff("a", "skill", {"k": "1"}), Diff("b", "skill", {"k": "2"})]
 
-    assert fitting(rivals, None) == rivals[:1]
+    assert fitting(make_bench().head, rivals, None) == rivals[:1]
