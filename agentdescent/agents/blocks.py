@@ -11,7 +11,7 @@ from agentdescent.core.outcomes import ProposalOutcome
 from agentdescent.core.reflection import Attempt, Rejection
 
 FEEDBACK_CHARS = 4_000
-REASON_CHARS = 300
+REASON_CHARS = 600
 REJECTED_CHARS = 8_000
 OTHERS_CHARS = 24_000
 SUCCESSES_CHARS = 12_000

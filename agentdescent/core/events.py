@@ -49,7 +49,7 @@ class ProposalMade(Event):
     Attributes:
         proposal: What it said.
         dropped: Why that is no candidate: a `ProposalOutcome` value, or "".
-        reason: What the strategy says about that, or "".
+        reason: What the strategy, or the scorer of the edited artifact, says about that, or "".
         delta: Reward with the edit minus reward without, on its own task, if that was measured.
     """
 

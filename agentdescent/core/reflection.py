@@ -34,7 +34,8 @@ class Rejection:
         outcome: Why it was turned down: a `ProposalOutcome` or `MergeOutcome` value.
         delta: By how much it changed the reward, or None if that was not measured: the reward of
             its own task if `outcome` is "no-gain", else the mean over held-out tasks.
-        reason: What the strategy or the merge said about it, or "".
+        reason: What the strategy or the merge said about it, or "". If it brought no gain, what the
+            scorer said about the output that came of it.
     """
 
     proposal: str

@@ -86,7 +86,7 @@ class Report:
         proposal: What `propose` returned.
         card: The evidence for a diff, or None.
         dropped: Why a proposal is no candidate: a `ProposalOutcome` value, or "".
-        reason: What the strategy says about that, for people.
+        reason: What the strategy, or the scorer of the edited artifact, says about that.
         failure: What went wrong, or None.
         exhausted: The rollout ended because a budget is spent.
         seconds: Time in run and reward.

@@ -94,6 +94,6 @@ class Merge:
 
 def _refusal(diff: Diff, verdict: Verdict | None, company: int) -> Refusal:
     if verdict is None:
-        return Refusal(diff, None, "it helped on its own task once, and not again")
+        return Refusal(diff, None, "beside other changes, no gain of it was left")
     alone = f"together with {company} other change(s)" if company else "alone"
     return Refusal(diff, verdict.gain, f"{alone}, over {verdict.finished} held-out task(s)")

@@ -28,6 +28,9 @@ _BULLET = re.compile(r"(?:[-*+\u2022]|\d+[.)])\s+")
 _SEPARATOR = re.compile(r"[:\uff1a\n]|\s[-\u2013\u2014]\s")
 _ROOM_FOR_DECORATION = 32
 
+REMOVE = "REMOVE:"
+"""How a proposal to `AppendRules(prune=True)` begins that removes a rule."""
+
 
 def rule_id(text: str) -> str:
     """A key for `text`: "r" and ten hex digits, the same whatever its case and outer space."""
@@ -49,6 +52,10 @@ def diff_of(ops: Mapping[str, Any], key: str, author: str, base_version: int, ta
 def unparsable(reason: str) -> Dropped:
     """What `to_diff` returns for a proposal that it cannot read."""
     return Dropped(ProposalOutcome.UNPARSABLE, reason)
+
+
+def _constraint(reason: str) -> Dropped:
+    return Dropped(ProposalOutcome.CONSTRAINT, reason)
 
 
 @dataclass(frozen=True)
@@ -108,9 +115,32 @@ class AppendRules:
 
     Attributes:
         title: The first line of the rendering.
+        max_rules: A list of so many rules takes no further proposal; None for no bound. A merge of
+            several proposals may still exceed it.
+        max_chars: Longer proposals are dropped; None for no bound.
+        near_duplicate: Drop a proposal that shares so much of its words with a rule, from above 0
+            (one word) to 1 (all of them): words in both over words in either. None lets all in.
+        prune: A proposal ``REMOVE: rule`` deletes that rule, and reflectors are told so. It is
+            judged as every other edit, and so accepted only where the artifact is better without.
     """
 
     title: str = "# Playbook"
+    _: KW_ONLY
+    max_rules: int | None = None
+    max_chars: int | None = None
+    near_duplicate: float | None = None
+    prune: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_rules", "max_chars"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise ValueError(f"{name} must be at least 1, got {limit}; None sets no bound")
+        if self.near_duplicate is not None and not 0 < self.near_duplicate <= 1:
+            raise ValueError(
+                f"near_duplicate must be above 0 and at most 1, got {self.near_duplicate}; None "
+                "lets near-duplicates in"
+            )
 
     def initial(self) -> State:
         """No rules."""
@@ -122,26 +152,53 @@ class AppendRules:
         return "\n".join([self.title, *(rules or [_EMPTY])])
 
     def proposal_instructions(self, state: State, /) -> str:
-        """Ask for one general rule."""
-        known = " It is added to the rules there are: do not repeat one of them." if state else ""
-        return (
-            "Reply with exactly one general rule, an imperative sentence on one line, and nothing "
-            f"else.{known}"
+        """Ask for one general rule, or for one to remove."""
+        size = f" of at most {self.max_chars} characters" if self.max_chars else ""
+        asked = (
+            f"Reply with exactly one general rule, an imperative sentence on one line{size}, and "
+            "nothing else."
         )
+        if not state:
+            return asked
+        asked += " It is added to the rules there are: do not repeat one of them."
+        if self.prune:
+            asked += (
+                f" Or, if one of them does harm, reply with `{REMOVE} ` and that rule, word for "
+                "word."
+            )
+        return asked
 
     def to_diff(
         self, state: State, proposal: str, author: str, base_version: int, target: str, /
     ) -> Diff | Dropped | None:
-        """Add `proposal` as one line."""
-        text = " ".join(line.strip() for line in proposal.splitlines() if line.strip())
-        if bullet := _BULLET.match(text):
-            text = text[bullet.end() :]
+        """Add `proposal` as one line, or remove the rule that it names."""
+        text = _one_line(proposal)
+        removes = self.prune and text.upper().startswith(REMOVE)
+        if removes:
+            text = _one_line(text[len(REMOVE) :])
         if not text:
             return unparsable("the proposal is empty")
         key = rule_id(" ".join(text.split()))
-        if key in state:
+        if removes and key not in state:
+            return unparsable("there is no such rule to remove")
+        if not removes and key in state:
             return None
-        return diff_of({key: text}, key, author, base_version, target)
+        refusal = None if removes else self._refusal(state, text)
+        return refusal or diff_of(
+            {key: None if removes else text}, key, author, base_version, target
+        )
+
+    def _refusal(self, state: State, text: str) -> Dropped | None:
+        if self.max_chars is not None and len(text) > self.max_chars:
+            return _constraint(f"{len(text)} characters are more than max_chars={self.max_chars}")
+        if self.near_duplicate is not None:
+            words = _words(text)
+            for rule in map(str, state.values()):
+                if _likeness(words, _words(rule)) >= self.near_duplicate:
+                    return Dropped(ProposalOutcome.NO_OP, f"it says nearly the same as: {rule}")
+        if self.max_rules is not None and len(state) >= self.max_rules:
+            return _constraint(f"there are {len(state)} rules, and max_rules={self.max_rules}")
+        return None
 
 
 @dataclass(frozen=True)
@@ -225,6 +282,22 @@ class KeyedRules:
                 if name in self.categories:
                     return name, _unwrapped(rest.removeprefix(_left_open(head)).strip())
         return None
+
+
+def _one_line(text: str) -> str:
+    """`text` with its lines joined, without a bullet in front."""
+    line = " ".join(part.strip() for part in text.splitlines() if part.strip())
+    bullet = _BULLET.match(line)
+    return line[bullet.end() :] if bullet else line
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text.casefold()))
+
+
+def _likeness(words: frozenset[str], others: frozenset[str]) -> float:
+    """The share of all words that both have."""
+    return len(words & others) / max(1, len(words | others))
 
 
 def _folded(text: str) -> str:

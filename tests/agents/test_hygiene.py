@@ -1,6 +1,6 @@
 import pytest
 
-from agentdescent.agents.hygiene import declines, visible
+from agentdescent.agents.hygiene import bare, declines, visible
 
 RULE = "Express amounts in cents."
 
@@ -104,3 +104,53 @@ def test_none_alone_declines(text):
 )
 def test_none_within_a_sentence_is_a_proposal(text):
     assert not declines(text)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"Rule: {RULE}",
+        f"rule : {RULE}",
+        f"**Rule:** {RULE}",
+        f"**Rule**: {RULE}",
+        f"_New rule_: {RULE}",
+        f"Proposed Rule:\n\n{RULE}",
+        f"PROPOSAL: {RULE}",
+        f'"{RULE}"',
+        f"'{RULE}'",
+        f"\u201c{RULE}\u201d",
+        f"\u00ab {RULE} \u00bb",
+        f'Rule: "{RULE}"',
+        f'"Rule: {RULE}"',
+        f"Rule:\n```\n{RULE}\n```",
+        f"<think>Hm.</think>Rule: {RULE}",
+        RULE,
+    ],
+)
+def test_labels_and_quotes_around_the_whole_come_off(reply):
+    assert bare(reply) == RULE
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '"Yes" or "No" is all you may say; never "Perhaps"',
+        '"routing": "go left"',
+        "'Don't' is spelt 'do not'",
+        '"Never closed',
+        '"',
+        '""',
+        "Rules: be brief.",
+        "The rule: be brief.",
+        "**Rule: be brief.**",
+        "Ruler: measure.",
+        "Be brief.\nRule: and kind.",
+    ],
+)
+def test_labels_and_quotes_within_the_proposal_stay(reply):
+    assert bare(reply) == reply
+
+
+def test_a_label_that_is_a_key_stays():
+    assert bare("Rule: be brief", ["rule"]) == "Rule: be brief"
+    assert bare("**Rule:** be brief", ["rule"]) == "**Rule:** be brief"

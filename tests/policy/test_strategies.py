@@ -99,6 +99,73 @@ class TestAppendRules:
         assert not hasattr(AppendRules(), "keys")
 
 
+class TestLimitsOfRules:
+    STATE = ops(AppendRules(), "Answer in whole cents.")
+
+    def test_a_rule_that_is_too_long_is_dropped(self):
+        rules = AppendRules(max_chars=9)
+
+        assert diff(rules, "Be brief!!") == Dropped(
+            "constraint", "10 characters are more than max_chars=9"
+        )
+        assert list(ops(rules, "Be brief.").values()) == ["Be brief."]
+        assert "at most 9 characters" in rules.proposal_instructions({})
+
+    def test_a_full_list_takes_no_more(self):
+        rules = AppendRules(max_rules=1)
+
+        assert ops(rules, "Be brief.")
+        assert diff(rules, "Be brief.", self.STATE) == Dropped(
+            "constraint", "there are 1 rules, and max_rules=1"
+        )
+
+    @pytest.mark.parametrize("again", ["In whole cents, answer.", "Answer in whole cents!"])
+    def test_a_rule_in_nearly_the_same_words_is_dropped(self, again):
+        assert diff(AppendRules(near_duplicate=0.8), again, self.STATE) == Dropped(
+            "no-op", "it says nearly the same as: Answer in whole cents."
+        )
+        assert ops(AppendRules(), again, self.STATE)
+
+    @pytest.mark.parametrize("other", ["Answer in dollars.", "...", "Be brief."])
+    def test_a_rule_in_other_words_is_none_of_them(self, other):
+        assert ops(AppendRules(near_duplicate=0.8), other, self.STATE)
+
+    @pytest.mark.parametrize(
+        "proposal", ["REMOVE: Answer in whole cents.", "remove:\n- answer in  WHOLE cents."]
+    )
+    def test_a_rule_may_be_removed(self, proposal):
+        edit = ops(AppendRules(prune=True, max_rules=1), proposal, self.STATE)
+
+        assert edit == {rule_id("Answer in whole cents."): None}
+        assert apply_ops(self.STATE, edit) == {}
+
+    def test_only_a_rule_that_is_there_may_be_removed(self):
+        rules = AppendRules(prune=True)
+
+        assert refusal(rules, "REMOVE: Be brief.", self.STATE) == "there is no such rule to remove"
+        assert refusal(rules, "REMOVE: ", self.STATE) == "the proposal is empty"
+
+    def test_reflectors_are_told_that_they_may_remove_once_there_is_something(self):
+        assert "`REMOVE: `" in AppendRules(prune=True).proposal_instructions(self.STATE)
+        assert "REMOVE" not in AppendRules(prune=True).proposal_instructions({})
+        assert "REMOVE" not in AppendRules().proposal_instructions(self.STATE)
+
+    def test_by_default_it_is_a_rule_like_any_other(self):
+        proposal = "REMOVE: Answer in whole cents."
+
+        assert list(ops(AppendRules(), proposal, self.STATE).values()) == [proposal]
+
+    @pytest.mark.parametrize("limit", ["max_rules", "max_chars"])
+    def test_limits_below_one_are_refused(self, limit):
+        with pytest.raises(ValueError, match=f"{limit} must be at least 1, got 0"):
+            AppendRules(**{limit: 0})
+
+    @pytest.mark.parametrize("share", [0, 1.1])
+    def test_a_likeness_out_of_range_is_refused(self, share):
+        with pytest.raises(ValueError, match=f"near_duplicate must be above 0 .* got {share}"):
+            AppendRules(near_duplicate=share)
+
+
 class TestKeyedRules:
     def test_categories_are_stripped_lower_case_and_unique(self):
         assert KeyedRules([*CATEGORIES, "ROUTING"]).keys() == (
