@@ -2,9 +2,10 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from agentdescent.core.scored import Scored
 from agentdescent.core.task import Task
 from agentdescent.errors import ProposalContractError, RewardContractError
 
@@ -35,6 +36,26 @@ def check_reward(task: Task, value: object) -> float:
             "normalise it, for example by dividing by the largest possible score"
         )
     return min(1.0, max(0.0, number))
+
+
+def check_parts(task: Task, scored: Scored) -> Mapping[str, float]:
+    """Return the parts of `scored` as floats.
+
+    Raises:
+        RewardContractError: If one is no finite number.
+    """
+    parts: dict[str, float] = {}
+    for name, part in scored.parts.items():
+        try:
+            parts[name] = float(part)
+        except (TypeError, ValueError, OverflowError):
+            parts[name] = math.nan
+        if not math.isfinite(parts[name]):
+            raise RewardContractError(
+                f"the part {name!r} of the reward for task {task.id!r} is {_shown(part)}; parts "
+                "must be finite numbers: put words into feedback"
+            )
+    return parts
 
 
 def check_proposal(task: Task, value: object) -> str | None:

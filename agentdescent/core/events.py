@@ -71,12 +71,17 @@ class ModelCalled(Event):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFinished(Event):
-    """A held-out evaluation was paid for; `error` is "" unless it failed for good."""
+    """A held-out evaluation was paid for; `error` is "" unless it failed for good.
+
+    Attributes:
+        cheap: `reward` is that of the cheap reward, by which rivals are ranked.
+    """
 
     task_id: str
     reward: float | None
     seconds: float
     error: str
+    cheap: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -13,19 +14,25 @@ CAPACITY = 200_000
 """Measurements kept by default, about 50 MB."""
 
 
+Key = tuple[bytes, bytes, int]
+"""One measurement: the digests of artifact and task, and the repeat."""
+
+
 class Page:
     """What is known of one artifact, told apart by its rendered text.
 
     Attributes:
         digest: SHA-256 of the text.
         draws: Per task digest the measurements by repeat; None where one is missing.
+        parts: Per task digest what measurements are made of, where the scorer said so.
     """
 
-    __slots__ = ("digest", "draws")
+    __slots__ = ("digest", "draws", "parts")
 
     def __init__(self, digest: bytes) -> None:
         self.digest: bytes = digest
         self.draws: dict[bytes, list[float | None]] = {}
+        self.parts: dict[bytes, list[Mapping[str, float]]] = {}
 
     def value(self, task: bytes, repeats: int) -> float | None:
         """The mean of all measurements; None unless the first `repeats` are there."""
@@ -116,6 +123,20 @@ class Memo:
         draws[repeat] = value
         self._evict()
 
+    def note_parts(self, key: Key, parts: Mapping[str, float]) -> None:
+        """Keep what a measurement is made of; it goes with the artifact."""
+        digest, task, _ = key
+        self._opened(digest).parts.setdefault(task, []).append(parts)
+
+    def parts(self, rendered: str, tasks: Sequence[Task]) -> dict[str, float]:
+        """The mean of each part over those of `tasks` that have it; empty if none was noted."""
+        page = self.page(rendered)
+        by_name: defaultdict[str, list[float]] = defaultdict(list)
+        for task in tasks:
+            for name, value in _means(page.parts.get(self.task_key(task), ())).items():
+                by_name[name].append(value)
+        return {name: mean(values) for name, values in sorted(by_name.items())}
+
     def _opened(self, digest: bytes) -> Page:
         page = self._pages.pop(digest, None) or Page(digest)
         self._pages[digest] = page
@@ -128,6 +149,11 @@ class Memo:
                 return
             gone = self._pages.pop(oldest).draws.values()
             self._size -= sum(draw is not None for draws in gone for draw in draws)
+
+
+def _means(draws: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for parts in draws for name in parts)
+    return {name: mean([parts[name] for parts in draws if name in parts]) for name in names}
 
 
 def mean(draws: Sequence[float]) -> float:

@@ -6,28 +6,25 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from agentdescent.calls import Stage, working_at
-from agentdescent.core.contracts import check_reward
 from agentdescent.core.events import Emit, EvaluationFinished
 from agentdescent.core.leash import Leash
-from agentdescent.core.protocols import Door
-from agentdescent.core.reply import is_cut
+from agentdescent.core.protocols import Door, HasRendered
 from agentdescent.core.spend import Exhausted
 from agentdescent.core.task import Task
 from agentdescent.errors import ContractError, EvaluationFailed, describe, ungrouped
-from agentdescent.evaluate.memo import Memo, mean
+from agentdescent.evaluate.measure import Measure, Outputs
+from agentdescent.evaluate.memo import Key, Memo, mean
 from agentdescent.retry import retrying
 
 Learn = Callable[[int, float], bool | None]
 """Told (index, value) of each finished task; True ends the sweep."""
-
-_Key = tuple[bytes, bytes, int]
 
 _BURST = 32
 """Measurements that one evaluator takes in a row before it lets other tasks run."""
@@ -44,15 +41,6 @@ def widths(held_out: int, is_async: bool, eval_concurrency: int | None) -> int: 
     return eval_concurrency or min(held_out, 32 if is_async else 8)
 
 
-class HasRendered(Protocol):
-    """A published head, as far as it matters here."""
-
-    @property
-    def rendered(self) -> str:
-        """Its text."""
-        ...
-
-
 class EvaluationPool:
     """Measures artifacts on tasks: once per artifact, task and repeat, at most `width` at a time.
 
@@ -62,6 +50,7 @@ class EvaluationPool:
 
     Attributes:
         memo: What has been measured so far.
+        cheap: Measures by the cheap reward; by the reward itself if there is none.
         repeats: Measurements that make up one value.
         head: The text of the head, None until `follow_head` has been called.
         cache_hits: Measurements that were known or under way when they were asked for.
@@ -79,6 +68,7 @@ class EvaluationPool:
         jitter: Random,
         repeats: int = 1,
         emit: Emit | None = None,
+        cheap: tuple[Door, Memo] | None = None,
     ) -> None:
         """Prepare a pool; `open` starts it.
 
@@ -90,7 +80,11 @@ class EvaluationPool:
             jitter: Spreads retries.
             repeats: Measurements that make up one value, which is their mean; at least 1.
             emit: Told of every measurement that was run to its end.
+            cheap: Another reward, called like the first, and where its measurements are kept.
         """
+        outputs: Outputs | None = None if cheap is None else {}
+        self.full: Measure = Measure(run, reward, memo, outputs)
+        self.cheap: Measure = self.full if cheap is None else Measure(run, *cheap, outputs)
         self.memo = memo
         self.repeats = repeats
         self._emit = emit
@@ -98,12 +92,10 @@ class EvaluationPool:
         self.cache_hits: int = 0
         self.cache_misses: int = 0
         self.eval_seconds: float = 0.0
-        self._run = run
-        self._reward = reward
         self._width = width
         self._jitter = jitter
         self._hired = 0
-        self._flights: dict[_Key, _Flight] = {}
+        self._flights: dict[tuple[Measure, Key], _Flight] = {}
         self._outbox: MemoryObjectSendStream[_Flight] | None = None
 
     @asynccontextmanager
@@ -124,10 +116,13 @@ class EvaluationPool:
     def follow_head(self, head: HasRendered) -> None:
         """Take note of a new head, whose measurements are kept whatever happens."""
         self.head = head.rendered
-        self.memo.pin(head.rendered)
+        for measure in {self.full, self.cheap}:
+            measure.memo.pin(head.rendered)
 
-    async def values(self, rendered: str, tasks: Sequence[Task]) -> list[float]:
-        """The reward of each of `tasks`, in their order.
+    async def values(
+        self, rendered: str, tasks: Sequence[Task], *, cheap: bool = False
+    ) -> list[float]:
+        """The reward, or the cheap one, of each of `tasks`, in their order.
 
         Cancelling it withdraws what nobody else waits for.
 
@@ -136,7 +131,7 @@ class EvaluationPool:
             ContractError: If a reward is no number in [0, 1].
         """
         found = [0.0] * len(tasks)
-        with Sweep(self, found.__setitem__) as sweep:
+        with Sweep(self, found.__setitem__, cheap=cheap) as sweep:
             sweep.ask(rendered, tasks)
             await sweep.finished()
         return found
@@ -148,14 +143,14 @@ class EvaluationPool:
         found = tuple(value for value in values if value is not None)
         return found if len(found) == len(values) else None
 
-    def join(self, key: _Key, rendered: str, task: Task, item: "_Item") -> "_Flight":
+    def join(self, measure: Measure, key: Key, rendered: str, item: "_Item") -> "_Flight":
         """Let `item` wait for one measurement, started unless it is under way."""
-        flight = self._flights.get(key)
+        flight = self._flights.get((measure, key))
         if flight is None:
             if self._outbox is None:
                 raise RuntimeError("the evaluation pool is not open; use `async with pool.open()`")
             self.cache_misses += 1
-            flight = self._flights[key] = _Flight(key, rendered, task)
+            flight = self._flights[measure, key] = _Flight(measure, key, rendered, item.task)
             self._outbox.send_nowait(flight)
         else:
             self.cache_hits += 1
@@ -219,22 +214,19 @@ class EvaluationPool:
         else:
             self._forget(flight)
             self._tell(flight, started, value, "")
-            self.memo.store(*flight.key, value)
+            flight.measure.memo.store(*flight.key, value)
             for item in flight.waiting:
                 item.sweep.receive(flight, item, value)
 
     def _tell(self, flight: "_Flight", started: float, value: float | None, error: str) -> None:
         if self._emit is not None:
             now = anyio.current_time()
-            self._emit(EvaluationFinished(now, flight.task.id, value, now - started, error))
+            cheap = flight.measure is not self.full
+            self._emit(EvaluationFinished(now, flight.task.id, value, now - started, error, cheap))
 
     async def _measure(self, flight: "_Flight", leash: Leash) -> float:
-        task = flight.task
         try:
-            output = await self._run(flight.rendered, task, leash=leash)
-            if is_cut(output):
-                return 0.0  # half an answer earns nothing, and is not shown to the scorer
-            return check_reward(task, await self._reward(task, output, leash=leash))
+            return await flight.measure(flight.key, flight.rendered, flight.task, leash)
         except Exception:
             if leash.overdue:
                 leash.call_off()  # it failed inside a thread, and nobody waits for another attempt
@@ -247,8 +239,9 @@ class EvaluationPool:
     def _forget(self, flight: "_Flight") -> None:
         """Let nobody join `flight` any more, nor call it off."""
         flight.leash = None
-        if self._flights.get(flight.key) is flight:
-            del self._flights[flight.key]
+        place = flight.measure, flight.key
+        if self._flights.get(place) is flight:
+            del self._flights[place]
 
 
 class Sweep:
@@ -257,8 +250,9 @@ class Sweep:
     Use it as a context manager: leaving withdraws from everything still under way.
     """
 
-    def __init__(self, pool: EvaluationPool, learn: Learn) -> None:
+    def __init__(self, pool: EvaluationPool, learn: Learn, *, cheap: bool = False) -> None:
         self._pool = pool
+        self._measure = pool.cheap if cheap else pool.full
         self._learn = learn
         self._asked = 0
         self._open = 0
@@ -291,10 +285,11 @@ class Sweep:
                 the value, measured only where it is not known.
         """
         pool = self._pool
-        page = pool.memo.page(rendered)
+        memo = self._measure.memo
+        page = memo.page(rendered)
         unknown: list[tuple[int, Task, bytes]] = []
         for index, task in enumerate(tasks, self._asked):
-            key = pool.memo.task_key(task)
+            key = memo.task_key(task)
             value = None if fresh else page.value(key, pool.repeats)
             if value is None:
                 unknown.append((index, task, key))
@@ -310,9 +305,9 @@ class Sweep:
             repeats = page.reserve(key, pool.repeats, fresh) if fresh else range(pool.repeats)
             missing = [repeat for repeat in repeats if repeat not in drawn]
             pool.cache_hits += len(drawn)
-            item = _Item(self, index, list(drawn.values()), len(missing))
+            item = _Item(self, index, task, list(drawn.values()), len(missing))
             for repeat in missing:
-                flight = pool.join((page.digest, key, repeat), rendered, task, item)
+                flight = pool.join(self._measure, (page.digest, key, repeat), rendered, item)
                 self._flights[flight] = None
 
     async def finished(self) -> None:
@@ -368,10 +363,11 @@ class Sweep:
 class _Flight:
     """One measurement wanted or under way; the pool's, not its requesters'."""
 
-    __slots__ = ("key", "leash", "rendered", "task", "waiting")
+    __slots__ = ("key", "leash", "measure", "rendered", "task", "waiting")
 
-    def __init__(self, key: _Key, rendered: str, task: Task) -> None:
-        self.key: _Key = key
+    def __init__(self, measure: Measure, key: Key, rendered: str, task: Task) -> None:
+        self.measure: Measure = measure
+        self.key: Key = key
         self.rendered: str = rendered
         self.task: Task = task
         self.waiting: list[_Item] = []
@@ -381,11 +377,14 @@ class _Flight:
 class _Item:
     """One task of a sweep, and its measurements so far."""
 
-    __slots__ = ("draws", "index", "missing", "sweep")
+    __slots__ = ("draws", "index", "missing", "sweep", "task")
 
-    def __init__(self, sweep: Sweep, index: int, draws: list[float], missing: int) -> None:
+    def __init__(
+        self, sweep: Sweep, index: int, task: Task, draws: list[float], missing: int
+    ) -> None:
         self.sweep: Sweep = sweep
         self.index: int = index
+        self.task: Task = task
         self.draws: list[float] = draws
         self.missing: int = missing
 

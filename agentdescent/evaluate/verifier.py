@@ -134,15 +134,16 @@ class Verifier:
     async def cheap_total(self, artifact: EvolvingArtifact, fraction: float = 1.0) -> float:
         """The summed reward over the first `fraction` of the ranking subset; raises as `evaluate`.
 
-        A fraction of a task counts as a whole one.
+        It is the cheap reward, if there is one. A fraction of a task counts as a whole one.
         """
         ranking = self._ranked()
-        return sum(await self.evaluate(artifact, ranking[: math.ceil(fraction * len(ranking))]))
+        tasks = ranking[: math.ceil(fraction * len(ranking))]
+        return sum(await self._pool.values(self._rendered(artifact), tasks, cheap=True))
 
     @either
     async def cheap_eval(self, artifact: EvolvingArtifact) -> float:
-        """The mean reward over the ranking subset; raises as `evaluate`."""
-        return await self.score(artifact, self._ranked())
+        """The mean reward over the ranking subset, the cheap one if any; raises as `evaluate`."""
+        return mean(await self._pool.values(self._rendered(artifact), self._ranked(), cheap=True))
 
     @either
     async def eval_counts(self, artifact: EvolvingArtifact) -> tuple[float, float]:
@@ -153,8 +154,9 @@ class Verifier:
     @either
     async def oracle_eval(self, artifact: EvolvingArtifact) -> float:
         """The mean over all held-out tasks while the budget lasts, then as `cheap_eval`."""
-        tasks = self.held_out if self.budget.spend() else self._ranked()
-        return await self.score(artifact, tasks)
+        if not self.budget.spend():
+            return await self.cheap_eval(artifact)
+        return await self.score(artifact, self.held_out)
 
     async def _compare(self, trial: "_Trial", text: str, *, curtail: bool) -> None:
         """Score the candidate, wave by wave, until all is known or nothing can be won any more."""

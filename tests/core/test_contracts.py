@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agentdescent import ProposalContractError, RewardContractError, StopReason, Task
 from agentdescent.core.contracts import (
     check_callable,
+    check_parts,
     check_proposal,
     check_reward,
     require_methods,
@@ -17,6 +18,7 @@ from agentdescent.core.contracts import (
 from agentdescent.core.leash import Leash
 from agentdescent.core.merging import LedgerSnapshot, Verdict
 from agentdescent.core.outcomes import MergeOutcome
+from agentdescent.core.scored import Scored
 from agentdescent.core.spend import Exhausted, Spend, Unit
 
 TASK = Task("7", "p")
@@ -122,3 +124,13 @@ def test_a_verdict_gives_its_numbers(verdict, reason):
 
 def test_a_snapshot_is_asked_by_name():
     assert LedgerSnapshot({}, {}).get("skill") is None
+
+
+def test_parts_are_numbers():
+    assert check_parts(TASK, Scored(1.0, "", {"a": True, "b": 0.5})) == {"a": 1.0, "b": 0.5}
+
+
+@pytest.mark.parametrize("part", [None, "high", float("nan"), float("inf"), 10**400])
+def test_a_part_that_is_no_finite_number_is_refused(part):
+    with pytest.raises(RewardContractError, match="part 'depth' of the reward for task"):
+        check_parts(TASK, Scored(1.0, "", {"depth": part}))

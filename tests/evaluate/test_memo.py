@@ -128,3 +128,15 @@ def test_memo_knows_what_its_measurements_depend_on():
 def test_mean_does_not_depend_on_order():
     assert mean([0.1, 0.2, 0.3]) == mean([0.3, 0.1, 0.2])
     assert mean([]) == 0.0
+
+
+def test_parts_are_averaged_by_task_and_then_over_those_that_have_them():
+    memo = Memo(print, print)
+    a, b, c = (Task(name, "") for name in "abc")
+    digest = memo.page("x").digest
+    for task, draws in ((a, [{"p": 1.0, "q": 0.5}, {"p": 0.0}]), (b, [{"p": 1.0}])):
+        for repeat, parts in enumerate(draws):
+            memo.note_parts((digest, memo.task_key(task), repeat), parts)
+
+    assert memo.parts("x", [a, b, c]) == {"p": 0.75, "q": 0.5}
+    assert memo.parts("y", [a, b, c]) == {}
