@@ -47,6 +47,9 @@ FIRST_GUESS = 4096
 """Tokens that a call is expected to take while nothing is known about its kind."""
 
 
+_A_TOKEN_OF_EACH = Tokens(1, 1)
+
+
 class Admission:
     """Leave to make one attempt, with what is held for it; a context manager.
 
@@ -185,15 +188,21 @@ class RunCalls:
         if admission is None or admission.is_noted or not admission.belongs_to(self):
             admission = Admission(self)
         admission.is_noted = True
-        if call.usd is None and call.tokens is not None:
-            tariff = admission.tariff
-            if tariff is None:
-                tariff = self.prices.find(call.provider, call.model, call.endpoint)
-            call = replace(call, usd=None if tariff is None else tariff.cost(call.tokens))
+        if call.usd is None:
+            call = replace(call, usd=self._price(call, admission.tariff))
         self.usage.note(call)
         self._settle(admission.held, call)
         for listener in self._listeners:
             listener(call)
+
+    def _price(self, call: ModelCall, tariff: Tariff | None) -> float | None:
+        if tariff is None:
+            tariff = self.prices.find(call.provider, call.model, call.endpoint)
+        if tariff is None:
+            return None
+        if call.tokens is None:
+            return None if tariff.cost(_A_TOKEN_OF_EACH) else 0.0
+        return tariff.cost(call.tokens)
 
     def _settle(self, held: Mapping[Unit, float], call: ModelCall) -> None:
         """Replace what was held by what was spent, and let others look whether that is enough."""

@@ -208,6 +208,7 @@ def _of_call(call: ModelCall) -> dict[str, Any]:
         "agentdescent.role": str(call.role),
         "agentdescent.queued": call.queued,
         "agentdescent.usd": call.usd,
+        "agentdescent.cancelled": call.cancelled or None,
     }
     if tokens is not None:
         attributes |= {

@@ -1,6 +1,5 @@
 """Budgets of attempts, tokens and dollars: exact where that is possible, else within bounds."""
 
-import anyio
 import pytest
 
 from agentdescent import ContractError, StopReason
@@ -9,7 +8,6 @@ from agentdescent.core.reply import Tokens
 from agentdescent.errors import UnpricedModelError
 from agentdescent.pricing import Price
 from agentdescent.threads import on_loop
-from agentdescent.usage import Usage
 from support.provider import EACH, PRICES, USD_EACH, Asking, Provider
 from support.worlds import N_HELD_OUT, World
 
@@ -129,22 +127,6 @@ async def test_failures_take_no_tokens(evolve_world):
 
     assert world.model.served == 40 + 6
     assert result.usage.total_tokens == 4000
-
-
-@virtual
-async def test_what_is_cancelled_gives_back_what_was_held_for_it():
-    from agentdescent.calls import RunCalls, calls_of
-    from agentdescent.core.spend import Spend, Unit
-
-    run = RunCalls(Spend({Unit.TOKEN: (100, StopReason.MAX_TOKENS)}), Usage())
-    model = Provider(max_tokens=100, seconds=10)
-    with calls_of(run):
-        with anyio.move_on_after(1):
-            await model("first")
-        with anyio.fail_after(11):
-            await model("second")
-
-    assert (model.served, run.spend.used(Unit.TOKEN)) == (2, 100)
 
 
 @virtual

@@ -35,9 +35,7 @@ class Provider:
 
     async def __call__(self, prompt):
         run = current_run()
-        with await run.admit(
-            provider=self.provider, model=self.model, max_tokens=self.max_tokens
-        ):
+        with await run.admit(provider=self.provider, model=self.model, max_tokens=self.max_tokens):
             fails = await self.serve()
             run.note(
                 ModelCall(
