@@ -5,7 +5,6 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -25,17 +24,10 @@ class Download:
     Attributes:
         body: What it sent.
         revision: Of the data set, where the server tells it.
-        fetched: When, in ISO 8601 and UTC, so that later downloads compare greater.
     """
 
     body: bytes
-    revision: str | None
-    fetched: str
-
-    @classmethod
-    def now(cls, body: bytes, revision: str | None = None) -> "Download":
-        """A body that has just come."""
-        return cls(body, revision, datetime.now(UTC).isoformat(timespec="microseconds"))
+    revision: str | None = None
 
 
 def cache_directory() -> Path:
@@ -61,7 +53,7 @@ def load(path: Path) -> Download | None:
     try:
         head, _, body = path.read_bytes().partition(b"\n")
         header = cast("dict[str, Any]", json.loads(head))
-        download = Download(body, header["revision"], header["fetched"])
+        download = Download(body, header["revision"])
         return download if header["checksum"] == _checksum(download) else None
     except (OSError, ValueError, LookupError, TypeError):
         return None
@@ -73,11 +65,7 @@ def store(path: Path, download: Download) -> None:
     Raises:
         OSError: If the file system refuses.
     """
-    header = {
-        "checksum": _checksum(download),
-        "revision": download.revision,
-        "fetched": download.fetched,
-    }
+    header = {"checksum": _checksum(download), "revision": download.revision}
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     try:
@@ -90,5 +78,5 @@ def store(path: Path, download: Download) -> None:
 
 
 def _checksum(download: Download) -> str:
-    about = json.dumps([_FORMAT, download.revision, download.fetched]).encode()
+    about = json.dumps([_FORMAT, download.revision]).encode()
     return sha256(about + download.body).hexdigest()

@@ -1,7 +1,7 @@
 """Data sets of a hub, by its rows API."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, cast
 
 import anyio
@@ -151,13 +151,18 @@ async def _rows(source: Split, web: Web, limit: int | None, *, cache: bool) -> l
 
 async def _consistent(source: Split, web: Web, limit: int | None, *, cache: bool) -> list[Page]:
     """The pages with the first `limit` rows, all of one revision."""
-    newest: str | None = None
-    for _ in range(2):
-        pages = await _pages(source, web, limit, newest, cache=cache)
-        if len({page.revision for page in pages} - {None}) <= 1:
-            return pages
-        newest = max(pages, key=lambda page: page.fetched).revision
+    pages = await _pages(source, web, limit, None, cache=cache)
+    if _are_of_one_revision(pages):
+        return pages
+    first = await web.obtain(source.page(0, cache=cache), lambda _: False)
+    pages = await _pages(source, web, limit, first.revision, cache=cache)
+    if _are_of_one_revision(pages):
+        return pages
     raise FetchError(f"{source} changed while it was read; read it again")
+
+
+def _are_of_one_revision(pages: Sequence[Page]) -> bool:
+    return len({page.revision for page in pages} - {None}) <= 1
 
 
 async def _pages(
@@ -170,12 +175,11 @@ async def _pages(
             source.page(offset, cache=cache), lambda page: revision in {None, page.revision}
         )
 
-    pages = {0: await page(0)}
-    total = pages[0].total
-    if total is None:
-        while len(pages[PAGE * (len(pages) - 1)].rows) == PAGE and _lacks(len(pages), limit):
-            pages[PAGE * len(pages)] = await page(PAGE * len(pages))
-        return list(pages.values())
+    first = await page(0)
+    if first.total is None:
+        return await _until_short(first, page, limit)
+    end = first.total if limit is None else min(limit, first.total)
+    pages = {0: first}
     turn = anyio.CapacityLimiter(CONCURRENT_PAGES)
 
     async def add(offset: int) -> None:
@@ -184,13 +188,19 @@ async def _pages(
 
     with ungrouped():
         async with anyio.create_task_group() as group:
-            for offset in range(PAGE, total if limit is None else min(limit, total), PAGE):
+            for offset in range(PAGE, end, PAGE):
                 group.start_soon(add, offset)
     return [pages[offset] for offset in sorted(pages)]
 
 
-def _lacks(n_pages: int, limit: int | None) -> bool:
-    return limit is None or n_pages * PAGE < limit
+async def _until_short(
+    first: Page, page: Callable[[int], Awaitable[Page]], limit: int | None
+) -> list[Page]:
+    """The pages up to the first that is not full, for a server that does not tell the total."""
+    pages = [first]
+    while len(pages[-1].rows) == PAGE and (limit is None or PAGE * len(pages) < limit):
+        pages.append(await page(PAGE * len(pages)))
+    return pages
 
 
 def _report_truncated(source: Split, pages: Sequence[Page], n_rows: int) -> None:

@@ -24,7 +24,6 @@ class Page:
         is_partial: The server itself holds only the beginning of the split.
         features: The columns and their types, as the server describes them.
         revision: Of the data set; None if the server does not tell.
-        fetched: When, so that later pages compare greater.
     """
 
     rows: list[Row]
@@ -33,7 +32,6 @@ class Page:
     is_partial: bool
     features: list[Any]
     revision: str | None
-    fetched: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,6 @@ def parse_page(download: Download, offset: int) -> Page:
         is_partial=body.get("partial") is True,
         features=body.get("features") or [],
         revision=download.revision,
-        fetched=download.fetched,
     )
     for position, entry in enumerate(cast("list[Any]", entries), start=offset):
         row, truncated = _row(entry, position)

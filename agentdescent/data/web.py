@@ -151,7 +151,7 @@ class Web:
             raise FetchError(f"{type(error).__name__}: {error}") from None
         if not answer.is_success:
             raise _refusal(answer, wanted)
-        return Download.now(answer.content, answer.headers.get("X-Revision"))
+        return Download(answer.content, answer.headers.get("X-Revision"))
 
 
 def checked_url(url: str) -> str:
@@ -162,7 +162,8 @@ def checked_url(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
-        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        has_host = bool(parts.hostname) and parts.port != 0
+        is_whole = parts.scheme in {"http", "https"} and has_host and url.isprintable()
     except ValueError:
         is_whole = False
     if not is_whole:

@@ -60,7 +60,7 @@ def test_a_corrupt_entry_repairs_itself_once(server, rows, entries, damage):
 
 def test_an_entry_that_is_whole_but_no_page_is_fetched_again(server, rows, entries):
     rows()
-    store(entries()[0], Download.now(b"[]"))
+    store(entries()[0], Download(b"[]"))
 
     assert rows() == numbered(100)
     assert server.offsets == [0, 0]
@@ -173,7 +173,7 @@ def test_a_failed_write_leaves_nothing_behind(cache, monkeypatch):
     (cache / "entry" / "inner").mkdir(parents=True)
 
     with pytest.raises(OSError, match="entry"):
-        store(cache / "entry", Download.now(b"x"))
+        store(cache / "entry", Download(b"x"))
 
     assert [path.name for path in cache.iterdir()] == ["entry"]
 

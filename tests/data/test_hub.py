@@ -164,7 +164,7 @@ def test_a_negative_limit_is_refused(rows):
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:80", "ftp://host", "http://", "https://[", "http://h:x"]
+    "url", ["127.0.0.1:80", "ftp://host", "http://", "https://[", "http://h:x", "http://h/\x07"]
 )
 def test_another_server_needs_a_url(url):
     with pytest.raises(ValueError, match="a URL begins with https:// or http:// and a host; got"):
