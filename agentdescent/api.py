@@ -69,7 +69,7 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     target_reward: float | None = None,
     patience: int | None = None,
     stop_when_solved: bool = False,
-    solved_threshold: float = 0.999,
+    solved_threshold: float | None = None,
     max_worker_errors: int = 3,
     self_verify: bool = True,
     reflect_batch: int = 1,
@@ -82,6 +82,7 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     aggregator_factory: AggregatorFactory | None = None,
     oracle_budget: int = 200,
     cheap_eval_tasks: int | None = None,
+    cheap_reward: Reward | None = None,
     repo_path: str | os.PathLike[str] | None = None,
     ledger: LedgerStore | None = None,
     on_round: Callable[[RoundInfo], Any] | None = None,
@@ -145,7 +146,8 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
         target_reward: Stop at this held-out reward.
         patience: Stop after so many rounds (or sweeps) without a better held-out reward.
         stop_when_solved: Stop once the artifact solves every training task.
-        solved_threshold: The reward from which a rollout asks for no proposal.
+        solved_threshold: The reward from which a rollout asks for no proposal; default the reward's
+            own `solved_threshold`, such as the pass mark of a judge, else 0.999.
         max_worker_errors: Failures in a row to tolerate while nothing has ever succeeded.
         self_verify: Try each diff on its own task first, and drop it if that does not help.
         reflect_batch: Failures of one version, of different tasks, that a reflection shows
@@ -163,6 +165,8 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
             staleness_policy).
         oracle_budget: Ground-truth checks that custom aggregators may ask for.
         cheap_eval_tasks: Held-out tasks that rank rivals; default all.
+        cheap_reward: Ranks rivals instead of `reward`, called like it; it never accepts anything.
+            An output that both score is run once.
         repo_path: Directory of the git ledger; the artifact in it is continued. Default: a scratch
             ledger, removed at the end.
         ledger: A ledger of your own, instead of `repo_path`; it is opened and closed by the run.

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import Door, EvaluationFigures
 from agentdescent.core.spend import Spend, Unit
 from agentdescent.core.store import LedgerStore, Stored
+from agentdescent.core.task import Task
 from agentdescent.engine.accounts import Accounts
 from agentdescent.engine.barrier_free import BarrierFree
 from agentdescent.engine.budget import EarlyStop, Stop
@@ -227,7 +228,7 @@ class _Assembly:
                 usage=request.usage,
                 abandoned=abandoned,
                 threads=self._threads,
-                figures=partial(_figures, pool),
+                figures=partial(_figures, pool, request.held_out),
             ),
             events=self._events,
             store=self._store,
@@ -247,9 +248,18 @@ class _Assembly:
             repeats=config.eval_repeats,
             jitter=random.Random(config.seed),  # noqa: S311 - it spreads retries
             emit=self._shared.emit,
+            cheap=self._cheap(),
         )
         pool.follow_head(self._shared.head.snapshot)
         return pool
+
+    def _cheap(self) -> tuple[Door, Memo] | None:
+        """The cheap reward and its own memory, if there is one."""
+        request = self._request
+        if request.cheap_reward is None:
+            return None
+        door = self._executor.door(request.cheap_reward, counts=False, role=Role.JUDGE)
+        return door, Memo(request.run, request.cheap_reward, request.config.evaluation_key)
 
     def _merging(self, pool: EvaluationPool) -> Merging:
         request, config = self._request, self._request.config
@@ -346,5 +356,6 @@ def _abandoned(schedule: Schedule, threads: DaemonThreads) -> int:
     return overdue + threads.abandoned
 
 
-def _figures(pool: EvaluationPool) -> EvaluationFigures:
-    return EvaluationFigures(pool.cache_hits, pool.cache_misses, pool.eval_seconds)
+def _figures(pool: EvaluationPool, held_out: Sequence[Task]) -> EvaluationFigures:
+    parts = pool.memo.parts(pool.head or "", held_out)
+    return EvaluationFigures(pool.cache_hits, pool.cache_misses, pool.eval_seconds, parts)

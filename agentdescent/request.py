@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentdescent.config import AggregatorConfig, RunConfig, validated
-from agentdescent.core.contracts import check_callable, reflect_of, require_methods
+from agentdescent.core.contracts import SOLVED, check_callable, reflect_of, require_methods
 from agentdescent.core.events import Event
 from agentdescent.core.protocols import (
     AggregatorFactory,
@@ -21,7 +21,13 @@ from agentdescent.core.protocols import (
     TaskSampler,
 )
 from agentdescent.core.store import LedgerStore
-from agentdescent.core.task import MIN_TASKS, Task, refuse_duplicate_ids, split_held_out
+from agentdescent.core.task import (
+    MIN_TASKS,
+    Task,
+    refuse_duplicate_ids,
+    refuse_other_than_task,
+    split_held_out,
+)
 from agentdescent.engine.alerts import Alerts
 from agentdescent.policy.governance import assert_mutable
 from agentdescent.policy.parallel import DataParallel, refuse_unsupported
@@ -55,6 +61,7 @@ class Request:
     train: Sequence[Task]
     held_out: Sequence[Task]
     reward: Callable[..., Any]
+    cheap_reward: Callable[..., Any] | None
     run: Callable[..., Any]
     propose: Callable[..., Any]
     reflect: Callable[..., Any] | None
@@ -106,6 +113,7 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         inherit(config.solved_threshold)
     check_callable("reward", options["reward"], ("task", "output"))
     train, held_out = _tasks(options["tasks"], options["reward"], config, alerts)
+    preflight(options["cheap_reward"], (*train, *held_out))
     propose = _bound(propose, strategy)
     reflect = reflect_of(propose)
     if reflect is None:
@@ -116,6 +124,9 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         train=train,
         held_out=held_out,
         reward=options["reward"],
+        cheap_reward=_optional_callable(
+            "cheap_reward", options["cheap_reward"], ("task", "output")
+        ),
         run=run,
         propose=propose,
         reflect=reflect,
@@ -152,6 +163,8 @@ def _config(options: Mapping[str, Any], alerts: Alerts, *, script: bool) -> RunC
     values = {name: options[name] for name in RunConfig.model_fields if name in options}
     if values["asynchronous"] is None:
         values["asynchronous"] = not script
+    if values["solved_threshold"] is None:
+        values["solved_threshold"] = getattr(options["reward"], "solved_threshold", SOLVED)
     config = validated(RunConfig, **values)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*", config.artifact_id):
         raise ValueError(
@@ -255,7 +268,7 @@ def _tasks(
 ) -> tuple[list[Task], list[Task]]:
     listed = list(tasks)
     for task in listed:
-        _refuse_other_than_task(task)
+        refuse_other_than_task(task)
     if len(listed) < MIN_TASKS:
         raise ValueError(
             f"tasks has {len(listed)} task(s); at least {MIN_TASKS} are needed, to train on some "
@@ -278,20 +291,6 @@ def _tasks(
             "held_out_frac or add tasks"
         )
     return train, held_out
-
-
-def _refuse_other_than_task(task: Any) -> None:
-    if not isinstance(task, Task):
-        raise TypeError(
-            f"tasks must be Task objects, got {type(task).__name__} {task!r:.80}; make them with "
-            "Task(id, prompt, meta), or of rows with tasks_from(rows)"
-        )
-    for name, value in (("id", task.id), ("prompt", task.prompt)):
-        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(
-                f"the {name} of a task must be text, got {type(value).__name__} {value!r:.80} in "
-                f"the task with id {task.id!r}; convert it, and put anything else in meta"
-            )
 
 
 def _initial_state(state: Any) -> Mapping[str, Any] | None:

@@ -85,6 +85,8 @@ class EvolutionResult:
         cache_hits: Evaluations answered from memory.
         cache_misses: Evaluations that were run.
         usage: What the models were asked for and gave.
+        parts: What `final_reward` is made of, where the reward returned a `Scored` with parts: the
+            mean of each by its name, over the held-out tasks that have it.
         forced_refreshes: Always 0.
         stragglers: Always 0 without duration estimates.
         events_dropped: Events that slow listeners lost.
@@ -118,6 +120,7 @@ class EvolutionResult:
     forced_refreshes: int = 0
     stragglers: int = 0
     events_dropped: int = 0
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def outcomes(self) -> dict[str, int]:
         """How often each outcome occurred over the whole run."""

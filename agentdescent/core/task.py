@@ -109,6 +109,25 @@ def _refuse_absent_columns(rows: Sequence[Any], wanted: Iterable[str]) -> None:
             raise KeyError(f"no row has a column {column!r}; row 0 has {sorted(map(str, rows[0]))}")
 
 
+def refuse_other_than_task(task: Any) -> None:
+    """Make sure that `task` is one, of texts.
+
+    Raises:
+        TypeError: If it is not.
+    """
+    if not isinstance(task, Task):
+        raise TypeError(
+            f"tasks must be Task objects, got {type(task).__name__} {task!r:.80}; make them with "
+            "Task(id, prompt, meta), or of rows with tasks_from(rows)"
+        )
+    for name, value in (("id", task.id), ("prompt", task.prompt)):
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"the {name} of a task must be text, got {type(value).__name__} {value!r:.80} in "
+                f"the task with id {task.id!r}; convert it, and put anything else in meta"
+            )
+
+
 def refuse_duplicate_ids(tasks: Iterable[Task]) -> None:
     """Raise ValueError naming up to five ids that occur more than once."""
     repeated = sorted(name for name, count in Counter(t.id for t in tasks).items() if count > 1)

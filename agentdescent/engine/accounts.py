@@ -159,5 +159,6 @@ class Accounts:
             cas_conflicts=self._recorder.cas_conflicts,
             cache_hits=figures.hits,
             cache_misses=figures.misses,
+            parts=figures.parts,
             usage=self._usage,
         )
