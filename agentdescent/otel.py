@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tracing", "tracing"]
 
-_SCHEMA_URL = "https://opentelemetry.io/schemas/1.37.0"
+_SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 
 
 def tracing(tracer_provider: "TracerProvider | None" = None) -> "Tracing":

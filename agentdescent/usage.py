@@ -91,19 +91,20 @@ class Usage:
         failed: bool = False,
         role: Role | None = None,
     ) -> None:
-        """Add one call. Safe from any thread."""
+        """Add one call. Safe from any thread.
+
+        The `Counted` blocks of this account around it count no call of their own.
+        """
         tokens = Tokens(prompt_tokens, completion_tokens)
         with _recording:
             for account in self._accounts(role):
                 _add(account, tokens if tokens.total else None, seconds, failed=failed)
                 if seconds and not failed:
                     account.latency.add(seconds)
+        _counted_within(self)
 
     def note(self, call: ModelCall) -> None:
-        """Add one request to a provider. Safe from any thread.
-
-        The `Counted` blocks of this account around it count no call of their own.
-        """
+        """Add one request to a provider; otherwise as `record`."""
         with _recording:
             for account in self._accounts(call.role):
                 _add_request(account, call)
@@ -161,7 +162,11 @@ class Usage:
         return cls(**known)
 
     def _accounts(self, role: Role | None) -> list["Usage"]:
-        return [self] if role is None else [self, self.roles.setdefault(role, Usage())]
+        if role is None:
+            return [self]
+        if role not in self.roles:
+            self.roles[role] = Usage()
+        return [self, self.roles[role]]
 
 
 _SAMPLED = frozenset({"latency", "queued", "first_token", "call_tokens"})
@@ -244,11 +249,12 @@ class Counted:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _innermost.reset(self._token)
-        if not self.is_counted:
-            seconds = time.perf_counter() - self._began
-            failed = kind is not None and issubclass(kind, Exception)
-            self.usage.record(seconds=seconds, failed=failed, role=self._role)
-        _counted_within(self.usage)
+        if self.is_counted:
+            _counted_within(self.usage)
+            return
+        seconds = time.perf_counter() - self._began
+        failed = kind is not None and issubclass(kind, Exception)
+        self.usage.record(seconds=seconds, failed=failed, role=self._role)
 
     @property
     def outer(self) -> "Counted | None":

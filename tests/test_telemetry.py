@@ -4,6 +4,7 @@ import json
 import threading
 from collections import Counter
 
+import anyio
 import pytest
 
 from agentdescent import telemetry
@@ -89,6 +90,16 @@ async def test_prompts_and_outputs_of_a_run_are_not_written(tmp_path):
     text = (tmp_path / "t.jsonl").read_text()
     assert "rule0" not in text
     assert "t0-0" not in text
+
+
+async def test_a_cancelled_run_says_how_it_ended(tmp_path):
+    with anyio.move_on_after(0.1):
+        await in_rounds(
+            Asking(Provider(seconds=0.01)), telemetry=tmp_path / "t.jsonl", rounds=10**6
+        )
+
+    *_, end = read_telemetry(tmp_path / "t.jsonl")
+    assert (end["event"], end["stop_reason"]) == ("run_end", "interrupted")
 
 
 async def test_several_runs_share_a_file(tmp_path):

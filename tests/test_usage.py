@@ -141,6 +141,13 @@ class TestCounting:
 
         assert (usage.calls, usage.provider_calls) == (2, 2)
 
+    def test_what_an_adapter_records_inside_is_counted_instead(self):
+        usage = Usage()
+        with Counted(usage, Role.SOLVE):
+            usage.record(prompt_tokens=10)
+
+        assert (usage.calls, usage.prompt_tokens) == (1, 10)
+
     def test_a_block_of_another_account_in_between_hides_none(self):
         usage, own = Usage(), Usage()
         with Counted(usage), Counted(own):
