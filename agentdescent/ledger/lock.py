@@ -5,7 +5,6 @@ to guess about.
 """
 
 import errno
-import os
 import random
 import warnings
 from collections.abc import AsyncGenerator, Callable
@@ -16,9 +15,10 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from agentdescent.errors import LedgerBusy
-from agentdescent.ledger.system import age_s, free, try_seize
+from agentdescent.ledger.system import age_s, private, try_seize
 
-_SHORTEST_S, _LONGEST_S = 0.0005, 0.02
+_SHORTEST_S, _SOON_S, _LONGEST_S = 0.0005, 0.001, 0.02
+_SLOW_S = 1.0
 STALE_S = 2.0
 """A lock file of git that is older has been left by a program that died."""
 
@@ -26,17 +26,32 @@ _UNSUPPORTED = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 class Patience:
-    """Bounds the attempts at something that others have, and keeps rivals out of step."""
+    """Bounds the attempts at something that others have, and keeps rivals out of step.
+
+    Attributes:
+        seconds: How long it lasts.
+    """
 
     def __init__(self, seconds: float) -> None:
-        self._deadline = anyio.current_time() + seconds
+        self._began = anyio.current_time()
+        self.seconds: float = seconds
         self._random = random.Random()  # noqa: S311 - jitter is no secret
 
-    async def wait(self) -> bool:
-        """Sleep for a moment; False, at once, when the time is up."""
-        if anyio.current_time() >= self._deadline:
+    async def wait(self, *, first: bool = False) -> bool:
+        """Sleep for a moment; False, at once, when the time is up.
+
+        Who has waited for longer looks more often, and so comes first; but who waits for something
+        slow saves its strength.
+
+        Args:
+            first: Nobody else waits in our place.
+        """
+        waited = anyio.current_time() - self._began
+        if waited >= self.seconds:
             return False
-        await anyio.sleep(self._random.uniform(_SHORTEST_S, _LONGEST_S))
+        longest = _SOON_S if first else max(_SOON_S, _LONGEST_S - waited / 2)
+        longest = longest if waited < _SLOW_S else _LONGEST_S
+        await anyio.sleep(self._random.uniform(_SHORTEST_S, longest))
         return True
 
 
@@ -77,11 +92,15 @@ def left_behind(lock: Path, age: float) -> str:
 class WriteLock:
     """Excludes every other writer of one repository, in this process and in others.
 
+    Who waits holds a second lock, the place at the head of the queue. Whoever has just been served
+    has to get that place first, and so cannot be faster than those who wait.
+
     Attributes:
         held: It is ours right now; never so on a file system without locks.
     """
 
     FILE = Path(".git", "agentdescent.lock")
+    QUEUE = Path(".git", "agentdescent.queue")
 
     def __init__(
         self, path: Path, *, timeout: float, try_seize: Callable[[int], bool] = try_seize
@@ -104,40 +123,36 @@ class WriteLock:
             LedgerBusy: If somebody else keeps it for longer than the timeout.
             OSError: If the lock file cannot be opened.
         """
-        descriptor = os.open(self._path / self.FILE, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            self.held = held = await self._acquire(
-                descriptor, self._timeout if seconds is None else seconds
-            )
+        await checkpoint_if_cancelled()
+        with private(self._path / self.FILE) as lock:
+            try:
+                await self._acquire(lock, self._timeout if seconds is None else seconds)
+                self.held = True
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+                self._warn(error)
             try:
                 yield
             finally:
                 self.held = False
-                if held:
-                    free(descriptor)
-        finally:
-            os.close(descriptor)
 
-    async def _acquire(self, descriptor: int, seconds: float) -> bool:
-        await checkpoint_if_cancelled()
-        try:
-            if self._try_seize(descriptor):
-                return True
-            patience = Patience(seconds)
-            while await patience.wait():
-                if self._try_seize(descriptor):
-                    return True
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                raise
-            self._warn(error)
-            return False
-        raise LedgerBusy(
-            f"another writer has kept the lock for {seconds:g} s",
-            operation="lock",
-            repo_path=str(self._path),
-            hint="wait for the other run, or end it",
-        )
+    async def _acquire(self, lock: int, seconds: float) -> None:
+        patience = Patience(seconds)
+        with private(self._path / self.QUEUE) as queue:
+            while not self._try_seize(queue):
+                await self._be_patient(patience, first=False)
+            while not self._try_seize(lock):
+                await self._be_patient(patience, first=True)
+
+    async def _be_patient(self, patience: Patience, *, first: bool) -> None:
+        if not await patience.wait(first=first):
+            raise LedgerBusy(
+                f"another writer has kept the lock for {patience.seconds:g} s",
+                operation="lock",
+                repo_path=str(self._path),
+                hint="wait for the other run, or end it",
+            )
 
     def _warn(self, error: OSError) -> None:
         if not self._warned:

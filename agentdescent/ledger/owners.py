@@ -16,8 +16,10 @@ from typing import Any
 
 from agentdescent.ledger.system import (
     boot_id,
+    close_private,
     host_name,
     is_seized,
+    open_private,
     stamp,
     sync,
     try_seize,
@@ -108,8 +110,7 @@ class Claim:
         self._pid = os.getpid()
         self._file = folder / f"{run}{_SUFFIX}"
         unnamed = folder / f"{run}{_UNNAMED}"
-        self._descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        _held.add(self._descriptor)
+        self._descriptor = open_private(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             with suppress(OSError):  # no locks here: then nobody can take it for dead either
                 try_seize(self._descriptor)
@@ -127,29 +128,14 @@ class Claim:
 
     def release(self) -> None:
         """Remove the file, and then its lock; nothing happens in a forked child."""
-        if os.getpid() == self._pid and self._descriptor in _held:
+        if os.getpid() == self._pid:
             with suppress(OSError):  # what cannot be removed counts as a death, which is safe
                 self._file.unlink()
             self.die()
 
     def die(self) -> None:
         """Give up the lock and leave the file, so that the next run looks at everything."""
-        if os.getpid() == self._pid and self._descriptor in _held:
-            _held.discard(self._descriptor)
-            os.close(self._descriptor)
-
-
-_held: set[int] = set()
-
-
-def _let_go() -> None:
-    """Close what a forked child has inherited, else it would keep its dead parent's claim alive."""
-    while _held:
-        os.close(_held.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+        close_private(self._descriptor)
 
 
 def _files(git_dir: Path) -> Iterator[Path]:

@@ -58,7 +58,7 @@ class Packer:
     def pack(self) -> None:
         """Put every loose object that is intact into one pack, and remove its file."""
         loose = [oid for oid in self._objects.loose() if self._objects.is_intact(oid)]
-        for oid in _names(self._build(loose)):
+        for oid in _names(self._build(loose)) if loose else ():
             self._objects.file(oid).unlink(missing_ok=True)
             self._faults.reach(Step.LOOSE_REMOVED)
 
@@ -68,7 +68,7 @@ class Packer:
         Only while nobody else has the ledger open: libgit2 does not look for packs that have gone.
         """
         folder = _folder(self._git_dir)
-        indexes = sorted(folder.glob("*.idx"), key=lambda file: file.stat().st_size)
+        indexes = sorted(folder.glob("*.idx"), key=_size)
         if len(indexes) <= limit or (folder / "multi-pack-index").exists():
             return
         small = _smallest(indexes, limit)
@@ -123,18 +123,22 @@ def _names(index: Path) -> list[str]:
     return [content[at : at + _NAME].hex() for at in range(_FIRST_NAME, end, _NAME)]
 
 
+def _size(index: Path) -> int:
+    return index.with_suffix(".pack").stat().st_size
+
+
 def _smallest(indexes: list[Path], limit: int) -> list[Path]:
     """So many of the smallest that `limit` are left, and those no bigger than them together.
 
     Packs so grow by doubling, and no object is packed again and again.
     """
     chosen = indexes[: len(indexes) - limit + 1]
-    total = sum(index.stat().st_size for index in chosen)
+    total = sum(map(_size, chosen))
     for index in indexes[len(chosen) :]:
-        if index.stat().st_size > total:
+        if _size(index) > total:
             break
         chosen.append(index)
-        total += index.stat().st_size
+        total += _size(index)
     return chosen
 
 

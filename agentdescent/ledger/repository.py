@@ -148,6 +148,7 @@ def _lay_out(git_dir: Path) -> None:
         ("HEAD", f"ref: {reference(DEV)}\n"),
         ("config", _CONFIG),
         ("agentdescent.lock", ""),
+        ("agentdescent.queue", ""),
     ):
         (git_dir / name).write_text(text)
 

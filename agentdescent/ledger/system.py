@@ -4,7 +4,8 @@ import errno
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -62,6 +63,32 @@ else:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def open_private(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """Open a file to lock it; neither a forked child nor another program has it, nor its lock."""
+    descriptor = os.open(path, flags, 0o666)
+    _private.add(descriptor)
+    return descriptor
+
+
+def close_private(descriptor: int) -> None:
+    """Unlock and close what `open_private` has opened; nothing happens in a forked child."""
+    if descriptor in _private:
+        _private.discard(descriptor)
+        with suppress(OSError):  # there are no locks here
+            free(descriptor)
+        os.close(descriptor)
+
+
+@contextmanager
+def private(path: Path) -> Generator[int]:
+    """Have a file open, as `open_private` opens it, for a block."""
+    descriptor = open_private(path)
+    try:
+        yield descriptor
+    finally:
+        close_private(descriptor)
 
 
 def try_seize(descriptor: int) -> bool:
@@ -122,6 +149,19 @@ def stamp() -> str:
 def age_s(status: os.stat_result) -> float:
     """Seconds since a file was last written; negative if its clock is ahead of ours."""
     return now_s() - status.st_mtime
+
+
+_private: set[int] = set()
+
+
+def _close_inherited() -> None:
+    """A lock lives as long as any copy of its descriptor, and a child may outlive its parent."""
+    while _private:
+        os.close(_private.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)
 
 
 def _unless_taken(attempt: Callable[[int], None], descriptor: int) -> bool:
