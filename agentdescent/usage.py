@@ -9,6 +9,7 @@ from typing import Any, Self
 from agentdescent.core.model_calls import ModelCall, Role
 from agentdescent.core.reply import Tokens
 from agentdescent.core.samples import Samples
+from agentdescent.core.spend import Exhausted
 from agentdescent.threads import Lock
 
 _recording = Lock()  # completions in threads write to the same account as those on the loop
@@ -231,7 +232,8 @@ def _add_request(account: Usage, call: ModelCall) -> None:
 class Counted:
     """A block that is one call in `usage`, unless a call inside it has been counted there.
 
-    An exception makes it a failed call; a cancelled one is a call like any other.
+    An exception makes it a failed call; a cancelled one is a call like any other. One that a spent
+    budget has ended made no call.
     """
 
     __slots__ = ("_began", "_outer", "_role", "_token", "is_counted", "usage")
@@ -251,6 +253,7 @@ class Counted:
         _innermost.reset(self._token)
         if self.is_counted:
             _counted_within(self.usage)
+        if self.is_counted or (kind is not None and issubclass(kind, Exhausted)):
             return
         seconds = time.perf_counter() - self._began
         failed = kind is not None and issubclass(kind, Exception)

@@ -5,11 +5,14 @@ import random
 import threading
 from dataclasses import asdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentdescent.calls import ModelCall, Role
+from agentdescent.core.outcomes import StopReason
 from agentdescent.core.reply import Tokens
+from agentdescent.core.spend import Exhausted
 from agentdescent.usage import Counted, Usage
 
 
@@ -140,6 +143,13 @@ class TestCounting:
             usage.note(a_call(attempt=2))
 
         assert (usage.calls, usage.provider_calls) == (2, 2)
+
+    def test_a_block_that_a_spent_budget_ends_made_no_call(self):
+        usage = Usage()
+        with pytest.raises(Exhausted), Counted(usage):
+            raise Exhausted(StopReason.MAX_ATTEMPTS)
+
+        assert usage.calls == 0
 
     def test_what_an_adapter_records_inside_is_counted_instead(self):
         usage = Usage()

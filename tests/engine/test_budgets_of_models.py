@@ -28,7 +28,7 @@ async def test_exactly_so_many_attempts_reach_the_server(evolve_world, n_workers
     result = await evolve_world(world, max_attempts=budget, n_workers=n_workers, rounds=500)
 
     assert result.stop_reason == StopReason.MAX_ATTEMPTS
-    assert world.model.served == budget == result.usage.provider_calls
+    assert world.model.served == budget == result.usage.provider_calls == result.usage.calls
     assert result.error is None
 
 
