@@ -90,7 +90,8 @@ def retry_after_s(header: str, now: datetime | None = None) -> float | None:
     None if it says neither.
     """
     try:
-        return max(0.0, float(header)) if header.strip().isdecimal() else _until(header, now)
+        is_number = header.strip().replace(".", "", 1).isdecimal()
+        return float(header) if is_number else _until(header, now)
     except (ValueError, OverflowError):
         return None
 

@@ -4,10 +4,12 @@ import asyncio
 import json
 import socket
 import struct
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+
+from anyio.from_thread import start_blocking_portal
 
 from agentdescent.agents.providers import claude, openai_compatible
 
@@ -107,6 +109,16 @@ async def serving(*acts):
         for task in server.tasks:
             task.cancel()
         await asyncio.gather(*server.tasks, return_exceptions=True)
+
+
+@contextmanager
+def serving_in_a_thread(*acts):
+    """For those who block."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(*acts)) as server,
+    ):
+        yield server
 
 
 def free_port():
