@@ -55,7 +55,9 @@ _Score = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
 class _Reply(BaseModel):
     """What a reply must hold."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        defer_build=True, extra="forbid", frozen=True, strict=True
+    )
 
     id: str
     scores: dict[str, _Score]
