@@ -157,6 +157,7 @@ def test_impossible_patience_is_refused(options, message):
     [
         ("7", 7.0),
         (" 0 ", 0.0),
+        ("0.25", 0.25),
         ("Wed, 21 Oct 2015 07:28:30 GMT", 30.0),
         ("Wed, 21 Oct 2015 07:28:30 -0000", 30.0),
         ("Wed, 21 Oct 2015 07:27:00 GMT", 0.0),

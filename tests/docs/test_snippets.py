@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.apis import CLAUDE, KEY, OPENAI, says, serving_in_a_thread
+
 ROOT = Path(__file__).parents[2]
 NAMES = ROOT / "docs" / "names.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -50,10 +52,23 @@ def stand_ins():
     return names.run({})
 
 
+@pytest.fixture(scope="module")
+def models():
+    """Where the environment says that models are."""
+    with (
+        serving_in_a_thread(says(OPENAI.reply("honey, say"))) as openai,
+        serving_in_a_thread(says(CLAUDE.reply("2, or 42"))) as anthropic,
+    ):
+        yield {"OPENAI": openai.url, "ANTHROPIC": anthropic.url}
+
+
 @pytest.mark.filterwarnings("ignore:.*still running in threads:RuntimeWarning")
 @pytest.mark.parametrize("snippet", EVERY, ids=str)
-def test_snippet_runs_as_printed(snippet, tmp_path, monkeypatch):
+def test_snippet_runs_as_printed(snippet, tmp_path, monkeypatch, models):
     monkeypatch.chdir(tmp_path)
+    for provider, url in models.items():
+        monkeypatch.setenv(f"{provider}_BASE_URL", url)
+        monkeypatch.setenv(f"{provider}_API_KEY", KEY)
 
     snippet.run(stand_ins())
 
