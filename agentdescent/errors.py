@@ -41,6 +41,7 @@
         * LedgerDamaged             nothing intact was found
         * LedgerRefused             the path is not a ledger, or a newer one
         * LedgerClosed              used after `close()`
+        * NotInLedger               there is no such artifact, version or branch (also KeyError)
         * GitError                  any other failure of git
     * RunningLoopError              `evolve` was called from a running event loop
 * EvolutionInterrupted              Ctrl-C in `evolve`; a KeyboardInterrupt with the partial result
@@ -297,6 +298,12 @@ class LedgerRefused(LedgerError):
 
 class LedgerClosed(LedgerError):
     """The ledger was used after it had been closed."""
+
+
+class NotInLedger(LedgerError, KeyError):
+    """The ledger has no such artifact, version or branch; the message names those it has."""
+
+    __str__ = Exception.__str__  # that of KeyError puts the message in quotes
 
 
 class GitError(LedgerError):

@@ -53,7 +53,7 @@ def translated(operation: str, path: Path, *, writing: bool = False) -> Generato
     try:
         yield
     except Exception as error:
-        if not isinstance(error, kinds()):
+        if isinstance(error, LedgerError) or not isinstance(error, kinds()):
             raise
         kind, hint = _judge(error, path, writing=writing)
         raise kind(

@@ -34,6 +34,11 @@ def directory(name: str) -> str:
     return component if len(component.encode()) <= _MAX_NAME else _long(name)
 
 
+def place(artifact_id: str) -> str:
+    """The directory of an artifact in the tree of a commit."""
+    return f"artifacts/{directory(artifact_id)}"
+
+
 def paths(keys: Iterable[str]) -> dict[str, str]:
     """The path of each key: a function of the set of keys, so that equal sets lie alike.
 

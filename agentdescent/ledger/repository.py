@@ -60,7 +60,7 @@ def prepare(path: Path, terms: Terms) -> None:
     if not _is_there(git_dir):
         with translated("create", path, writing=True):
             _create(path, terms)
-    _require_ours(git_dir)
+    require_ours(git_dir)
 
 
 def open_repository(git_dir: Path) -> Repository:
@@ -170,7 +170,12 @@ def _sync_all(folder: Path) -> None:
         sync(Path(place))
 
 
-def _require_ours(git_dir: Path) -> None:
+def require_ours(git_dir: Path) -> None:
+    """Refuse what is not the repository of a ledger.
+
+    Raises:
+        LedgerRefused: Saying what it is instead.
+    """
     if not git_dir.is_dir():
         raise _refused(git_dir.parent, ".git there is a file, as of a worktree or submodule")
     try:

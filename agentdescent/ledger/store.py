@@ -119,7 +119,7 @@ class Store:
         ours, theirs = dev.index.get(artifact_id), stable.index.get(artifact_id)
         if ours is None:
             return None
-        place = _place(artifact_id)
+        place = keys.place(artifact_id)
         content, published = trees.subtree(dev.tree, place), trees.subtree(stable.tree, place)
         if theirs and ours.agrees_with(theirs) and _same(content, published):
             return theirs.version
@@ -140,7 +140,7 @@ class Store:
             return codec.decode(self._files(view.tree, name))
 
     def _files(self, tree: Tree, name: str) -> Files:
-        below = trees.subtree(tree, _place(name))
+        below = trees.subtree(tree, keys.place(name))
         if below is None:
             return {}
         if below.id not in self._cache:
@@ -156,7 +156,7 @@ class Store:
         self, branch: str, view: View, name: str, entry: Entry, files: Files, text: str
     ) -> Oid:
         """Commit the files of one artifact on top of `view`, writing only what differs there."""
-        place, before = _place(name), self._files(view.tree, name)
+        place, before = keys.place(name), self._files(view.tree, name)
 
         def changes() -> dict[str, Oid | None]:
             gone = {f"{place}/{path}": None for path in before.keys() - files.keys()}
@@ -228,10 +228,6 @@ class Store:
 
 def _same(one: Tree | None, other: Tree | None) -> bool:
     return (one and one.id) == (other and other.id)
-
-
-def _place(artifact_id: str) -> str:
-    return f"artifacts/{keys.directory(artifact_id)}"
 
 
 def _twice(write: Callable[[], T]) -> T:
