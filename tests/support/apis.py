@@ -173,6 +173,15 @@ def hangs_up():
     return act
 
 
+def mumbles():
+    async def act(writer, _):
+        writer.write(b"220 mail.example ready\r\n\r\n")
+        await writer.drain()
+        return False
+
+    return act
+
+
 def cuts(data, *, claims_all):
     """Half a body, under the length of the whole or of the half."""
 

@@ -20,7 +20,7 @@ LONGEST_WAIT_S = 30.0
 """No wait of our own choice is longer."""
 
 JITTER = 0.25
-"""A wait is longer by at most this share, never shorter than a server asked for."""
+"""A wait is longer by at most this share of it, or of a second; never shorter than asked for."""
 
 NEWER_LIMIT_KEY = "max_completion_tokens"
 """How some servers call `max_tokens`, which they then refuse."""
@@ -145,7 +145,7 @@ class Call:
             return None
         if result.is_throttling and result.retry_after:
             self._line.limiter.pause(wait)
-        return wait * self._terms.rng.uniform(1, 1 + JITTER)
+        return wait + self._terms.rng.uniform(0, min(wait, 1.0) * JITTER)
 
     def _backoff(self, number: int) -> float:
         return min(self._terms.backoff * 2 ** min(number, 10), LONGEST_WAIT_S)

@@ -200,7 +200,8 @@ class ApiCompletion:
         outcome = await call.outcome()
         if isinstance(outcome.result, Failure):
             raise self._error(outcome.result, outcome.attempts)
-        self._question = replace(self._question, limit_key=outcome.limit_key)
+        if outcome.limit_key != self._question.limit_key:
+            self._question = replace(self._question, limit_key=outcome.limit_key)
         return _reply(outcome.result, outcome.seconds), outcome.limit
 
     async def _line(self, endpoint: Endpoint) -> Line:

@@ -149,7 +149,7 @@ _KINDS: tuple[tuple[type[Exception], type[ProviderError], str], ...] = (
     (httpx.ConnectError, ProviderUnreachable, "no connection"),
     (httpx.ConnectTimeout, ProviderUnreachable, f"no connection within {CONNECT_S:g} s"),
     (httpx.TimeoutException, ProviderTimeout, "no reply in time"),
-    (httpx.RemoteProtocolError, ProviderUnreachable, "the connection was closed without a reply"),
+    (httpx.RemoteProtocolError, ProviderUnreachable, "no HTTP reply"),
     (httpx.DecodingError, CutReply, "the reply's body is damaged"),
     (httpx.NetworkError, ProviderUnreachable, "the connection broke"),
     (OSError, ProviderUnreachable, "the connection broke"),

@@ -5,6 +5,7 @@ import traceback
 import warnings
 from dataclasses import dataclass
 
+import httpx
 import pytest
 
 from agentdescent.errors import (
@@ -33,6 +34,7 @@ from support.apis import (
     hangs,
     hangs_up,
     in_an_hour,
+    mumbles,
     refuses,
     resets,
     says,
@@ -83,7 +85,7 @@ FAULTS = {
         529, Overloaded, 1, "asks to wait 900 s", extra=["retry-after: 900"]
     ),
     "reset": Fault(lambda _: resets(), ProviderUnreachable, 3, "broke"),
-    "empty reply": Fault(lambda _: hangs_up(), ProviderUnreachable, 3, "closed without a reply"),
+    "empty reply": Fault(lambda _: hangs_up(), ProviderUnreachable, 3, "no HTTP reply"),
     "short body": Fault(
         lambda api: cuts(api.reply(), claims_all=True), CutReply, 3, "ends too early"
     ),
@@ -113,6 +115,21 @@ FAULTS = {
     ),
     "nothing said": Fault(lambda api: says(api.reply("")), EmptyReply, 3, "an empty reply"),
     "no message": Fault(lambda api: says(api.nothing), WrongShape, 1, "a reply without c"),
+    "no HTTP": Fault(lambda _: mumbles(), ProviderUnreachable, 3, "no HTTP reply"),
+    "a choice without a message": Fault(
+        lambda _: says({"choices": [{}], "content": None}), WrongShape, 1, "a reply without"
+    ),
+    "a number for a message": Fault(
+        lambda _: says({"choices": [{"message": {"content": 7}}], "content": 7}),
+        WrongShape,
+        1,
+        "a reply without",
+    ),
+    "prose without an end": Fault(
+        lambda _: says(b"No! " * 999, status=500, kind="text/plain"), ServerError, 3, "... (3 attempts)"
+    ),
+    "silence": Fault(lambda _: says(b"", status=500), ServerError, 3, "(no text)"),
+    "an odd error": Fault(lambda _: says([1], status=400), BadRequest, 1, "status 400: [1]"),
     "a list": Fault(lambda _: says([1]), WrongShape, 1, "a reply without fields"),
     "error with 200": Fault(
         lambda _: says({"error": {"message": "no upstream"}}), WrongShape, 1, "no upstream"
@@ -292,3 +309,27 @@ async def test_credentials_in_the_base_url_are_sent_and_not_shown(flavour, base,
         assert sent.startswith("Basic ")
         assert not [secret for secret in ("ss-4711", sent.split()[1], KEY) if secret in told]
         assert error.value.endpoint == server.url
+
+
+@pytest.mark.asyncio
+async def test_other_errors_of_a_given_client_are_no_matter_of_luck():
+    def fail(request):
+        raise ValueError(f"cannot send {request.headers}")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(fail)) as client:
+        complete = FLAVOURS[0].make(model="m-1", api_key=KEY, client=client)
+        with pytest.raises(ProviderUnreachable, match="could not be made: ValueError") as error:
+            await complete("x")
+
+    assert error.value.attempts == 1
+    assert KEY not in everything_told(error.value)
+
+
+@pytest.mark.asyncio
+async def test_a_body_that_cannot_be_unpacked_is_asked_for_again():
+    def fail(request):
+        raise httpx.DecodingError("incorrect header check")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(fail)) as client:
+        with pytest.raises(CutReply, match=r"body is damaged: incorrect.*\(3 attempts\)"):
+            await FLAVOURS[0].make(model="m-1", client=client, backoff=0)("x")
