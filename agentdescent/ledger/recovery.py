@@ -26,6 +26,9 @@ NO_ONE = "0" * 40
 _HEX = re.compile(r"[0-9a-f]{40}")
 _LINE = re.compile(r"([0-9a-f]{40}) ([0-9a-f]{40}) [^\n]*> \d+ [+-]\d{4}(\t[^\n]*)?")
 _BRANCHES = (DEV, STABLE)
+_RECENT = 5_000
+"""Lines of a log that may speak of what was not yet packed, and so of what can be lost."""
+
 _SCRAP_S = 3600.0
 """Age at which a half-written file is taken for left behind."""
 
@@ -37,13 +40,13 @@ class _Choice:
     Attributes:
         found: What its file says; "" if nothing of use.
         commit: The newest intact commit.
-        skipped: How many newer ones are not intact.
+        lost: How many newer ones, by the log, are not intact.
     """
 
     branch: str
     found: str
     commit: str
-    skipped: int
+    lost: int
 
 
 class Recovery:
@@ -107,7 +110,7 @@ class Recovery:
         choices = [self._choose(branch) for branch in _BRANCHES]
         self._faults.reach(Step.CHECKED)
         moved = [choice for choice in choices if choice.commit != choice.found]
-        if not damaged and not moved and not self._has_torn_logs():
+        if not damaged and not moved and all(map(self._is_fit, self._logs().values())):
             return []
         quarantine = _quarantine(self._git_dir)
         for oid in damaged:
@@ -117,20 +120,32 @@ class Recovery:
             self._step_back(choice, quarantine)
         self._mend_logs(choices, quarantine)
         self._faults.reach(Step.MENDED)
-        return [_report(self._git_dir, damaged, moved, quarantine)]
+        return [_report(self._git_dir, damaged, choices, quarantine)]
 
     def _choose(self, branch: str) -> _Choice:
         found = _pointed_to(self._git_dir, branch)
-        for skipped, commit in enumerate(self._candidates(branch, found)):
+        for commit in self._candidates(branch, found):
             if self._sound.has(commit):
-                return _Choice(branch, found, commit, skipped)
+                lost = {found, *self._moves_after(branch, commit)} - {"", NO_ONE}
+                n_lost = sum(not self._sound.has(other) for other in lost)
+                return _Choice(branch, found, commit, n_lost)
         raise Damaged(f"branch {branch!r} has no version that is intact; nothing was changed")
+
+    def _moves_after(self, branch: str, commit: str) -> list[str]:
+        """Where the log says the branch went after it had last been at `commit`."""
+        moves = [new for _, new in self._moves(branch)]
+        at = max((at for at, new in enumerate(moves) if new == commit), default=-1)
+        return moves[at + 1 :]
+
+    def _moves(self, branch: str) -> list[tuple[str, str]]:
+        """From where to where a branch went, by its log, oldest first."""
+        lines = _lines(self._logs()[f"refs/heads/{branch}"])
+        return [(match[1], match[2]) for match in map(_LINE.fullmatch, lines) if match]
 
     def _candidates(self, branch: str, found: str) -> Iterator[str]:
         """Newest first: the tip, what the log says it was before, and the parents of all these."""
-        log = self._logs()[f"refs/heads/{branch}"]
-        moves = [match.group(2, 1) for match in map(_LINE.fullmatch, _lines(log)) if match]
-        names = dict.fromkeys([found, *(oid for move in reversed(moves) for oid in move)])
+        moves = reversed(self._moves(branch))
+        names = dict.fromkeys([found, *(oid for old, new in moves for oid in (new, old))])
         pending = [oid for oid in names if oid not in {"", NO_ONE}]
         seen = set(pending)
         yield from pending
@@ -160,15 +175,23 @@ class Recovery:
         ends = {f"refs/heads/{choice.branch}": choice.commit for choice in choices}
         ends["HEAD"] = ends[f"refs/heads/{DEV}"]
         for name, log in self._logs().items():
-            kept = [line for line in _lines(log) if self._may_stay(line)]
+            kept = self._kept(log)
             text = "".join(f"{line}\n" for line in [*kept, *_ending(kept, ends[name])])
             content = text.encode("utf-8", "surrogateescape")
             if log.exists() and content != log.read_bytes():
                 shutil.copy2(log, quarantine / f"log-{log.name}")
                 replace(log, content)
 
-    def _has_torn_logs(self) -> bool:
-        return any(_is_torn(log) for log in self._logs().values() if log.exists())
+    def _is_fit(self, log: Path) -> bool:
+        """True unless a log is torn or names what is lost."""
+        text = "".join(f"{line}\n" for line in self._kept(log))
+        return not log.exists() or text.encode("utf-8", "surrogateescape") == log.read_bytes()
+
+    def _kept(self, log: Path) -> list[str]:
+        """The lines of a log that name nothing lost; only recent ones can."""
+        lines = _lines(log)
+        old, recent = lines[:-_RECENT], lines[-_RECENT:]
+        return [*filter(_LINE.fullmatch, old), *filter(self._may_stay, recent)]
 
     def _logs(self) -> dict[str, Path]:
         names = [*(f"refs/heads/{branch}" for branch in _BRANCHES), "HEAD"]
@@ -202,11 +225,12 @@ class _Sound:
         return True
 
 
-def _report(git_dir: Path, damaged: list[str], moved: list[_Choice], quarantine: Path) -> str:
+def _report(git_dir: Path, damaged: list[str], choices: list[_Choice], quarantine: Path) -> str:
     steps = [
-        f"branch {choice.branch} steps back over {choice.skipped} damaged "
-        f"version{'' if choice.skipped == 1 else 's'} to {choice.commit[:7]}, the newest intact one"
-        for choice in moved
+        f"branch {choice.branch} steps back over {choice.lost} damaged "
+        f"version{'' if choice.lost == 1 else 's'} to {choice.commit[:7]}, the newest intact one"
+        for choice in choices
+        if choice.lost or choice.commit != choice.found
     ]
     return (
         f"the git ledger in {git_dir.parent} was damaged, as a power failure or a bad disk leaves "
@@ -250,11 +274,6 @@ def _lines(log: Path) -> list[str]:
         return log.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
     except FileNotFoundError:
         return []
-
-
-def _is_torn(log: Path) -> bool:
-    ends_well = log.read_bytes()[-1:] in {b"", b"\n"}
-    return not ends_well or not all(map(_LINE.fullmatch, _lines(log)))
 
 
 def _ending(kept: list[str], end: str) -> list[str]:
