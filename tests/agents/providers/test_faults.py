@@ -126,7 +126,7 @@ FAULTS = {
         "a reply without",
     ),
     "prose without an end": Fault(
-        lambda _: says(b"No! " * 999, status=500, kind="text/plain"), ServerError, 3, "... (3 attempts)"
+        lambda _: says(b"No! " * 999, status=500), ServerError, 3, "... (3 attempts)"
     ),
     "silence": Fault(lambda _: says(b"", status=500), ServerError, 3, "(no text)"),
     "an odd error": Fault(lambda _: says([1], status=400), BadRequest, 1, "status 400: [1]"),
