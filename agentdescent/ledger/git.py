@@ -173,6 +173,17 @@ class GitLedger:
         async with self.locked():
             return await self._write("promote", lambda store: store.promote(artifact_id))
 
+    async def rollback(self, artifact_id: str, to: int) -> int:
+        """Give an artifact on dev the state of version `to` again; return its version then.
+
+        That is a new version, on top of all others. Nothing is written if it has the state already.
+
+        Raises:
+            NotInLedger: If there is no such artifact or version.
+        """
+        async with self.locked():
+            return await self._write("rollback", lambda store: store.rollback(artifact_id, to))
+
     async def close(self) -> None:
         """Sync and pack what has to be, and release everything; may be called again.
 

@@ -66,6 +66,32 @@ def promoted(artifact_id: str, version: int, dev: str) -> str:
     return _message(f"promote {name} to stable v{version}", "", trailers)
 
 
+def rolled_back(
+    artifact_id: str,
+    base: int,
+    to: int,
+    before: Mapping[str, object],
+    after: Mapping[str, object],
+) -> str:
+    """The message of the commit on `base` that gives an artifact the state of version `to`.
+
+    Args:
+        artifact_id: The artifact.
+        base: Its version before the commit.
+        to: The version whose state it gets.
+        before: Its state, key to value, at `base`; values are only compared.
+        after: Its state at `to`.
+    """
+    name = clean(artifact_id)
+    trailers = {
+        "Artifact": name,
+        "Version": str(base + 1),
+        "Base": str(base),
+        "Restores": str(to),
+    }
+    return _message(f"rollback {name} to v{to}", _changes(before, after), trailers)
+
+
 def subject_of(message: str) -> str:
     """The first line of a message."""
     return message.partition("\n")[0]

@@ -18,6 +18,7 @@ from agentdescent.ledger.failures import Contended, Damaged, probe
 from agentdescent.ledger.faults import Step
 from agentdescent.ledger.index import DEV, STABLE, Entry, Index
 from agentdescent.ledger.objects import Objects, first_parent
+from agentdescent.ledger.reader import Reader
 from agentdescent.ledger.repository import reference, signature, target, tip
 from agentdescent.ledger.terms import Terms
 
@@ -128,6 +129,27 @@ class Store:
         edits = _Edits(artifact_id, entry, lambda: {place: content})
         self._append(STABLE, stable, edits, text)
         return entry.version
+
+    def rollback(self, artifact_id: str, to: int) -> int:
+        """Give an artifact on dev the state of version `to`, unless it has; return its version.
+
+        Raises:
+            NotInLedger: If there is no such artifact or version.
+        """
+        view = self._view(DEV)
+        reader = Reader(self._repository, self._path)
+        now = reader.tip(DEV)
+        _, then = reader.find(now, artifact_id, to)
+        entry, place = view.index[artifact_id], keys.place(artifact_id)
+        self._objects.check_closure(then.id)
+        content = trees.subtree(self._repository[then.id].peel(Tree), place)
+        if _same(content, trees.subtree(view.tree, place)):
+            return entry.version
+        states = reader.state(now, artifact_id), reader.state(then, artifact_id)
+        text = message.rolled_back(artifact_id, entry.version, to, *states)
+        edits = _Edits(artifact_id, entry.after(entry), lambda: {place: content})
+        self._append(DEV, view, edits, text)
+        return entry.version + 1
 
     def _view(self, branch: str) -> View:
         head = tip(self._repository, branch)
