@@ -7,12 +7,12 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import IO, cast
+from typing import IO, Any, Protocol, cast, runtime_checkable
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
@@ -72,6 +72,32 @@ class Limits:
     file_bytes: int | None = None
     open_files: int | None = None
     processes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A program that is about to be started, and where.
+
+    Attributes:
+        command: The program and its arguments.
+        cwd: Its working directory; None for ours.
+        env: Its whole environment.
+        limits: What it may use.
+    """
+
+    command: Sequence[StrPath]
+    cwd: StrPath | None
+    env: Mapping[str, str]
+    limits: Limits | None = None
+
+
+@runtime_checkable
+class Confinable(Protocol):
+    """An agent that is a program, and can be started in another way."""
+
+    def confined(self, confine: Callable[[Launch], Launch], /) -> Any:
+        """The same agent, its program started as `confine` says."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

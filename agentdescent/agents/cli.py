@@ -4,20 +4,23 @@ import errno
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
+from typing import Literal, Self, TypedDict, Unpack
 
 from agentdescent.agents.cli_output import Answer, read_answer
-from agentdescent.agents.completion import Completion, Reply
+from agentdescent.agents.completion import Reply
 from agentdescent.agents.metering import Counted
 from agentdescent.blocking import run_blocking
 from agentdescent.calls import current_run
+from agentdescent.core.protocols import WorkspaceAgent
 from agentdescent.errors import CommandFailed, CommandNotStarted
-from agentdescent.process import Finished, StrPath, clean_environment, run_command
+from agentdescent.process import Finished, Launch, StrPath, clean_environment, run_command
 from agentdescent.usage import Usage
+
+__all__ = ["CliAgent", "WorkspaceAgent", "claude_code", "cli_agent", "codex"]
 
 _SHOWN = 400
 """Characters of a failed agent's words that an error repeats."""
@@ -54,19 +57,6 @@ _HOW_TO_GET = {
 }
 
 
-@runtime_checkable
-class WorkspaceAgent(Protocol):
-    """An agent that works on the files of a directory."""
-
-    def __call__(self, prompt: str, /) -> str | Awaitable[str]:
-        """Answer the prompt."""
-        ...
-
-    def in_workspace(self, path: Path, /) -> Completion:
-        """The same agent, at work in `path`; this one stays where it is."""
-        ...
-
-
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class CliAgent:
     """A program as a completion; made by `cli_agent`, `claude_code` and `codex`.
@@ -83,6 +73,7 @@ class CliAgent:
     env_passthrough: tuple[str, ...]
     usage: Usage | None
     output: Literal["text", "json"]
+    confine: Callable[[Launch], Launch] | None = None
 
     async def __call__(self, prompt: str) -> str:
         """Ask the program.
@@ -119,6 +110,13 @@ class CliAgent:
         """The same agent, at work in the directory `path`; usage goes to the same account."""
         return replace(self, workspace=path)
 
+    def confined(self, confine: Callable[[Launch], Launch]) -> Self:
+        """The same agent, its program started as `confine` says.
+
+        What it is given has no HOME, unless `env_passthrough` or `env` names it.
+        """
+        return replace(self, confine=confine)
+
     @property
     def identity(self) -> str:
         """What tells this agent from others: its command and variables, without secrets."""
@@ -137,16 +135,21 @@ class CliAgent:
         return Usage() if run is None else run.usage
 
     def _environment(self) -> dict[str, str]:
-        return clean_environment(("HOME", *self.env_passthrough), self.env)
+        home = ("HOME",) if self.confine is None else ()
+        return clean_environment((*home, *self.env_passthrough), self.env)
 
     async def _run(self, prompt: str, environment: Mapping[str, str]) -> Finished:
+        command = self.command if self.via_stdin else (*self.command, prompt)
+        launch = Launch(command, self.workspace, environment)
         try:
+            launch = launch if self.confine is None else self.confine(launch)
             return await run_command(
-                self.command if self.via_stdin else (*self.command, prompt),
-                cwd=self.workspace,
-                env=environment,
+                launch.command,
+                cwd=launch.cwd,
+                env=launch.env,
                 stdin=prompt if self.via_stdin else None,
                 timeout=self.timeout,
+                limits=launch.limits,
             )
         except CommandNotStarted as error:
             advice = _advice(self.command[0], error.__cause__)

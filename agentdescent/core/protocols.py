@@ -3,10 +3,11 @@
 Parameters are positional, so that users' own names for them are theirs.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from agentdescent.core.diff import Diff, Dropped, State
 from agentdescent.core.evidence import EvidenceCard
@@ -42,6 +43,19 @@ class Agent(Protocol):
 
     def propose(self, rendered: str, task: Task, output: Any, reward: float, /) -> Any:
         """Say what to change, or None."""
+        ...
+
+
+@runtime_checkable
+class WorkspaceAgent(Protocol):
+    """An agent that works on the files of a directory."""
+
+    def __call__(self, prompt: str, /) -> str | Awaitable[str]:
+        """Answer the prompt."""
+        ...
+
+    def in_workspace(self, path: Path, /) -> Callable[[str], str | Awaitable[str]]:
+        """The same agent, at work in `path`; this one stays where it is."""
         ...
 
 

@@ -15,7 +15,8 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from agentdescent.errors import LedgerBusy
-from agentdescent.ledger.system import age_s, private, try_seize
+from agentdescent.ledger.system import age_s
+from agentdescent.locks import private, try_seize
 
 _SHORTEST_S, _SOON_S, _LONGEST_S = 0.0005, 0.001, 0.02
 _SLOW_S = 1.0

@@ -14,16 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentdescent.ledger.system import (
-    boot_id,
-    close_private,
-    host_name,
-    is_seized,
-    open_private,
-    stamp,
-    sync,
-    try_seize,
-)
+from agentdescent.ledger.system import boot_id, host_name, stamp, sync
+from agentdescent.locks import close_private, is_seized, open_private, try_seize
 
 FOLDER = "agentdescent-owners"
 _SUFFIX, _UNNAMED = ".lock", ".new"

@@ -14,7 +14,8 @@ import anyio.to_thread
 
 from agentdescent.ledger.failures import translated
 from agentdescent.ledger.git import GitLedger
-from agentdescent.ledger.system import age_s, try_seize, user_id
+from agentdescent.ledger.system import age_s, user_id
+from agentdescent.locks import try_seize
 
 PREFIX = "agentdescent-evolve-"
 _OWNER = "owner.lock"

@@ -9,7 +9,7 @@ import pytest
 
 from agentdescent.errors import LedgerBusy
 from agentdescent.ledger.lock import Patience, WriteLock
-from agentdescent.ledger.system import try_seize
+from agentdescent.locks import try_seize
 
 
 @pytest.fixture
