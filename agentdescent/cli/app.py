@@ -6,28 +6,23 @@ from typing import Annotated
 
 import typer
 
+from agentdescent.cli import ledger
 from agentdescent.cli.display import Output, account
 from agentdescent.cli.endings import Exit, answerable
 from agentdescent.cli.lines import JsonLines, plain
+from agentdescent.cli.options import EPILOG, Debug, Json, Quiet
 from agentdescent.result import EvolutionResult
-
-_EPILOG = (
-    "Exit status: 0 done; 1 the run ended in an error; 2 wrong usage, nothing was started; "
-    "3 a needed part is not installed; 130 stopped by Ctrl-C; 143 stopped by SIGTERM."
-)
 
 app = typer.Typer(
     name="agentdescent",
-    epilog=_EPILOG,
+    epilog=EPILOG,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing while it goes on.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+app.add_typer(ledger.app)
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - the form of an option's callback
@@ -50,7 +45,7 @@ def agentdescent(
     del version
 
 
-@app.command(epilog=_EPILOG)
+@app.command(epilog=EPILOG)
 def demo(
     *,
     seed: Annotated[
@@ -84,7 +79,7 @@ def demo(
         _end(chosen.demonstrate(seed, output, out), output)
 
 
-@app.command(epilog=_EPILOG)
+@app.command(epilog=EPILOG)
 def run(  # noqa: PLR0913 - one option each
     *,
     tasks: Annotated[
@@ -190,7 +185,7 @@ def run(  # noqa: PLR0913 - one option each
         _end(runs.carry_out(asked, budgets, pace, output), output)
 
 
-@app.command(epilog=_EPILOG)
+@app.command(epilog=EPILOG)
 def serve(
     *,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 8071,
@@ -209,7 +204,7 @@ def serve(
             server.wait()
 
 
-@app.command(epilog=_EPILOG)
+@app.command(epilog=EPILOG)
 def doctor(
     *,
     call: Annotated[

@@ -57,18 +57,23 @@ class Stopped:
 
 @contextmanager
 def stoppable() -> Generator[Stopped]:
-    """Within the block SIGTERM does what Ctrl-C does, and is remembered."""
+    """Within the block SIGTERM does what Ctrl-C does, and is remembered.
+
+    Ctrl-C works even where a shell has it ignored, as in scripts that put us in the background.
+    """
     stopped = Stopped()
 
     def on_sigterm(_number: int, _frame: FrameType | None) -> None:
         stopped.by_sigterm = True
         signal.raise_signal(signal.SIGINT)
 
+    on_ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)
     previous = signal.signal(signal.SIGTERM, on_sigterm)
     try:
         yield stopped
     finally:
         signal.signal(signal.SIGTERM, previous)
+        signal.signal(signal.SIGINT, on_ctrl_c)
 
 
 @contextmanager
