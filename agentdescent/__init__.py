@@ -41,6 +41,7 @@ from agentdescent.errors import (
 )
 from agentdescent.ledger.api import Ledger
 from agentdescent.merge.aggregator import Aggregator
+from agentdescent.policy.filetree import FileTree
 from agentdescent.policy.parallel import DataParallel
 from agentdescent.policy.rewards import contains, exact_match, last_number, numeric_close
 from agentdescent.policy.sampling import DifficultyWeighted, RoundRobin
@@ -74,6 +75,7 @@ __all__ = [
     "Evolvable",
     "EvolvingArtifact",
     "FewShot",
+    "FileTree",
     "GovernanceError",
     "KeyedRules",
     "LLMAgent",

@@ -43,6 +43,7 @@
         * LedgerClosed              used after `close()`
         * NotInLedger               there is no such artifact, version or branch (also KeyError)
         * GitError                  any other failure of git
+    * TreeError                     a path, directory or text cannot be a tree (also ValueError)
     * RunningLoopError              `evolve` was called from a running event loop
 * EvolutionInterrupted              Ctrl-C in `evolve`; a KeyboardInterrupt with the partial result
 
@@ -311,6 +312,10 @@ class GitError(LedgerError):
 
 
 LedgerFailure = LedgerError
+
+
+class TreeError(AgentDescentError, ValueError):
+    """A path, a directory or a rendering cannot be (part of) a tree of files."""
 
 
 class RunningLoopError(AgentDescentError, RuntimeError):

@@ -131,7 +131,7 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         propose=propose,
         reflect=reflect,
         strategy=strategy,
-        constraints=_constraints(options["constraints"]),
+        constraints=_constraints(options["constraints"], strategy),
         parallel=parallel,
         task_sampler=sampler,
         rounds=config.rounds or DEFAULT_ROUNDS,
@@ -375,8 +375,10 @@ def _optional_callable(
     return function
 
 
-def _constraints(given: Any) -> Sequence[Constraint]:
+def _constraints(given: Any, strategy: Any) -> Sequence[Constraint]:
+    """What is given, and what the strategy has to object to unions of its diffs."""
     constraints: list[Any] = [*given] if isinstance(given, Sequence) else [given]
+    constraints += filter(None, [getattr(strategy, "violation", None)])
     for constraint in constraints:
         check_callable("constraints", constraint, ("before", "after"))
         if is_async(constraint):

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agentdescent.core.outcomes import StopReason
 from agentdescent.usage import Usage
+
+if TYPE_CHECKING:
+    from agentdescent.trees import TreeSpec, WritePlan
 
 SCHEMA = 1
 
@@ -177,6 +180,40 @@ class EvolutionResult:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+    def write_to(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        backup: bool = True,
+        prune: bool = False,
+        dry_run: bool = False,
+        spec: "TreeSpec | None" = None,
+    ) -> "WritePlan":
+        """Write an evolved directory over `path`, all of it or nothing.
+
+        What else is in the directory stays. Links are never followed, and modes are kept.
+
+        Args:
+            path: The directory; it need not exist.
+            backup: Keep the old directory beside it, as ``<path>.bak-1``, ``.bak-2``, ...
+            prune: Delete files that the artifact does not have, as far as `spec` selects them.
+            dry_run: Change nothing; the plan's `diff` shows what would change.
+            spec: As it was given to `load_tree`.
+
+        Returns:
+            A dict: the files `written`, `extra` ones, those of them `deleted`, where the `backup`
+            is, and the `diff`.
+
+        Raises:
+            TreeError: If the artifact is no tree of files, or something in the way is a link or of
+                another kind.
+            OSError: If something cannot be read or written; `path` is then as it was.
+        """
+        from agentdescent.trees import parse_tree, write_tree  # noqa: PLC0415 - seldom needed
+
+        tree = parse_tree(self.rendered)
+        return write_tree(tree, path, backup=backup, prune=prune, dry_run=dry_run, spec=spec)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "EvolutionResult":

@@ -1,0 +1,94 @@
+"""Three-way merge of texts, line by line."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+MOST_PAIRS = 100_000
+"""Texts with more pairs of equal lines are compared by what they begin and end with alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """A change: the lines `start` to `end` of a text are replaced by `lines`."""
+
+    start: int
+    end: int
+    lines: tuple[str, ...]
+
+    def overlaps(self, other: "Hunk") -> bool:
+        """True if the two cannot both be made: they share a line, or an insertion touches."""
+        if self.start < other.end and other.start < self.end:
+            return True
+        inserts = self.start == self.end or other.start == other.end
+        return inserts and self.start <= other.end and other.start <= self.end
+
+
+@lru_cache(maxsize=64)
+def merge_lines(base: str, ours: str, theirs: str) -> str | None:
+    """The text with both changes to `base`; None if they overlap.
+
+    Changes of different lines do not overlap, even next to each other; two insertions at one place
+    do. A change that both make is made once. It does not matter who is `ours`.
+    """
+    if theirs in (ours, base):
+        return ours
+    if ours == base:
+        return theirs
+    lines = lines_of(base)
+    mine, yours = hunks(lines, lines_of(ours)), hunks(lines, lines_of(theirs))
+    fresh = [hunk for hunk in yours if hunk not in mine]
+    if any(hunk.overlaps(other) for hunk in fresh for other in mine):
+        return None
+    return "".join(_applied(lines, [*mine, *fresh]))
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines with their ends; only a line feed ends one, and the last one has none."""
+    *ended, last = text.split("\n")
+    return [*(f"{line}\n" for line in ended), last]
+
+
+def hunks(base: Sequence[str], lines: Sequence[str]) -> list[Hunk]:
+    """The changes that turn `base` into `lines`, from the first line to the last."""
+    head = _n_equal(base, lines)
+    most = min(len(base), len(lines)) - head
+    tail = min(most, _n_equal(base[::-1], lines[::-1]))
+    old, new = base[head : len(base) - tail], lines[head : len(lines) - tail]
+    if _n_pairs(old, new) > MOST_PAIRS:
+        return [Hunk(head, head + len(old), tuple(new))]
+    codes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [
+        small
+        for tag, i1, i2, j1, j2 in codes
+        if tag != "equal"
+        for small in _split(Hunk(head + i1, head + i2, tuple(new[j1:j2])))
+    ]
+
+
+def _split(hunk: Hunk) -> list[Hunk]:
+    """A replacement of as many lines as there were, line by line."""
+    if hunk.end - hunk.start != len(hunk.lines):
+        return [hunk]
+    return [Hunk(at, at + 1, (line,)) for at, line in enumerate(hunk.lines, start=hunk.start)]
+
+
+def _n_equal(one: Sequence[str], other: Sequence[str]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _n_pairs(one: Sequence[str], other: Sequence[str]) -> int:
+    counts = Counter(other)
+    return sum(counts[line] for line in one)
+
+
+def _applied(base: Sequence[str], changes: Sequence[Hunk]) -> list[str]:
+    merged: list[str] = []
+    at = 0
+    for hunk in sorted(changes, key=lambda hunk: hunk.start):
+        merged += [*base[at : hunk.start], *hunk.lines]
+        at = hunk.end
+    return [*merged, *base[at:]]
