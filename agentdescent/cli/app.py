@@ -104,7 +104,7 @@ def run(  # noqa: PLR0913 - one option each
         list[str] | None, typer.Option(help="A variable that the program is given; repeatable.")
     ] = None,
     reflect_model: Annotated[
-        str | None, typer.Option(help="Looks at failures instead of the one that solves.")
+        str | None, typer.Option(help="Reflects, and judges, instead of the one that solves.")
     ] = None,
     strategy: Annotated[
         str, typer.Option(help="What evolves: single, rules, keyed:NAME,NAME or fewshot.")

@@ -1,6 +1,5 @@
 """The commands that look into the ledger of a run: log, diff, show and rollback."""
 
-import io
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -28,7 +27,10 @@ _STYLES = {"+++": "bold", "---": "bold", "@@": "cyan", "+": "green", "-": "red"}
 
 def _number(text: str) -> int:
     """The version that "3" or "v3" names."""
-    return int(text.removeprefix("v"))
+    try:
+        return int(text.removeprefix("v"))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no version: say 3, or v3") from None
 
 
 Repo = Annotated[
@@ -68,8 +70,8 @@ def log(
 def diff(
     *,
     repo: Repo,
-    before: VersionNumber,
-    after: VersionNumber,
+    before: Annotated[int, typer.Argument(parser=_number, metavar="A", help="E.g. 3 or v3.")],
+    after: Annotated[int, typer.Argument(parser=_number, metavar="B", help="E.g. 4 or v4.")],
     artifact: Artifact = None,
     branch: Branch = "dev",
     json: Json = False,
@@ -174,9 +176,10 @@ def _tell(version: Version, *, json: bool) -> None:
 
 
 def _write(event: str, record: Mapping[str, Any]) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if callable(reconfigure):
         # Half a surrogate pair, which UTF-8 cannot carry, comes out as its JSON escape.
-        sys.stdout.reconfigure(errors="backslashreplace")
+        reconfigure(errors="backslashreplace")
     JsonLines().write({"event": event, **record})
 
 
