@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from agentdescent.agents.completion import Completion
+from agentdescent.agents.judge import llm_judge
 from agentdescent.api import evolve
 from agentdescent.cli.board import Board
 from agentdescent.cli.choices import check_reward, read_tasks, reward_named, strategy_named
@@ -82,22 +84,35 @@ def _prepare(settings: Settings, pace: Pace) -> _Prepared:
     few_shot = settings.strategy == "fewshot"
     style = "chat" if few_shot and settings.model else "text"
     strategy = strategy_named(settings.strategy, settings.prompt, style)
-    model = (
-        Model(settings.model, settings.base_url, pace.reply_tokens, pace.temperature)
-        if settings.model
-        else None
-    )
-    solver = model or command_completion(settings.agent_command or "", pace.pass_env)
-    reflect = (
-        Model(settings.reflect_model, settings.base_url).completion()
-        if settings.reflect_model
-        else None
-    )
-    reward = reward_named(settings.reward)
+    solver = _solver(settings, pace)
+    reflect = _reflector(settings)
+    reward = _reward(settings, tasks, reflect or _completion(solver))
     check_reward(reward, tasks)
-    return _Prepared(
-        tasks, reward, strategy, actor(solver, reflect, few_shot=few_shot, prompt=settings.prompt)
-    )
+    made = actor(solver, reflect, few_shot=few_shot, prompt=settings.prompt)
+    return _Prepared(tasks, reward, strategy, made)
+
+
+def _solver(settings: Settings, pace: Pace) -> Model | Completion:
+    if settings.model:
+        return Model(settings.model, settings.base_url, pace.reply_tokens, pace.temperature)
+    return command_completion(settings.agent_command or "", pace.pass_env)
+
+
+def _reflector(settings: Settings) -> Completion | None:
+    name = settings.reflect_model
+    return Model(name, settings.base_url).completion() if name else None
+
+
+def _completion(solver: Model | Completion) -> Completion:
+    return solver.completion() if isinstance(solver, Model) else solver
+
+
+def _reward(settings: Settings, tasks: Sequence[Task], judge: Completion) -> Reward:
+    """The reward asked for; a judge sees the expected answers if there are any."""
+    if settings.reward != "judge":
+        return reward_named(settings.reward)
+    has_gold = any("gold" in task.meta for task in tasks)
+    return llm_judge(judge, gold_key="gold" if has_gold else None)
 
 
 def _limits(budgets: Budgets, pace: Pace) -> dict[str, float]:

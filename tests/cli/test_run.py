@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -171,6 +172,29 @@ def test_a_reward_of_ones_own_is_found_in_the_current_directory(agentdescent, pr
 
     assert done.returncode == 0
     assert "held-out reward 0.000 -> 0.000" in done.stdout
+
+
+JUDGE = """
+import json, re, sys
+prompt = sys.argv[-1]
+form = prompt.rpartition('{"id": "')[2]
+if form == prompt:
+    print("An answer.")
+else:
+    names = re.findall(r'"(\\w+)":', form.partition('"scores"')[2])
+    scores = dict.fromkeys(names, 0.5)
+    print(json.dumps({"id": form.partition('"')[0], "reasons": "So-so.", "scores": scores}))
+"""
+
+
+def test_a_model_can_be_the_judge(agentdescent, priced, tmp_path):
+    (tmp_path / "judge.py").write_text(JUDGE, encoding="utf-8")
+    command = f"{sys.executable} -S judge.py"
+
+    done = agentdescent(*priced("--agent-command", command, "--reward", "judge", "--rounds", "1"))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "held-out reward 0.500 -> 0.500" in done.stdout
 
 
 def test_an_agent_that_is_not_there_is_an_error_of_the_run(agentdescent, priced):
