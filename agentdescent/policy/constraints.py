@@ -100,7 +100,7 @@ def forbidden(*patterns: str, keys: Sequence[str] = EVERY) -> Constraint:
 
 
 def structured(kind: Any, keys: Sequence[str] = EVERY) -> Constraint:
-    """Values are JSON of the type `kind`: a pydantic model, a TypedDict, ``dict[str, int]``, ...
+    """Values are JSON of the type `kind`: a pydantic model, a dataclass, ``dict[str, int]``, ...
 
     A value that is text is read as JSON; any other is taken as it is.
     """

@@ -1,4 +1,4 @@
-from typing import TypedDict
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,8 @@ from agentdescent.constraints import (
 RULES = "Be brief.\n  DO NOT delete files.\nYou must not worry.\n"
 
 
-class Route(TypedDict):
+@dataclass
+class Route:
     to: str
     weight: int
 
