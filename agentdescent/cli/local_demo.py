@@ -111,7 +111,8 @@ def demonstrate(seed: int, output: Output, directory: Path | None) -> EvolutionR
     tasks = prices(seed, TRAIN + HELD_OUT + FRESH)
     learning, fresh = tasks[: TRAIN + HELD_OUT], tasks[TRAIN + HELD_OUT :]
     output.say(f"Starting {NAME} on one core of this machine.")
-    with served() as server:
+    with served() as server, catch_warnings():
+        filterwarnings("ignore", ".*half a reply")  # without examples it comes to no end
         run = few_shot_runner(Model("local", server.base_url, REPLY_TOKENS, 0.0), "")
         output.say(f"A problem:         {tasks[0].prompt}")
         output.say(f"The scorer wants:  {tasks[0].meta['gold']}\n")
@@ -131,8 +132,7 @@ def _learn(
     tasks: Sequence[Task], run: Run, seed: int, output: Output, directory: Path | None
 ) -> EvolutionResult:
     board = Board({"rounds": ROUNDS})
-    with shown(board, "agentdescent demo --local-model", output) as listeners, catch_warnings():
-        filterwarnings("ignore", ".*half a reply")  # without examples it never comes to an end
+    with shown(board, "agentdescent demo --local-model", output) as listeners:
         return evolve(
             tasks,
             exact_match(),

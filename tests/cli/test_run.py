@@ -22,7 +22,8 @@ def test_improves_and_writes_everything_down(process, priced, tmp_path):
     assert (result.initial_reward, result.final_reward) == (0.0, 1.0)
     assert (out / "artifact.txt").read_text() == result.rendered + "\n"
     assert artifact == {"version": result.version, "state": dict(result.state)}
-    assert read_telemetry(out / "telemetry.jsonl")
+    events = [line["event"] for line in read_telemetry(out / "telemetry.jsonl")]
+    assert (events[0], events[-1]) == ("run_start", "run_end")
     assert f"artifact:   {'out/artifact.txt'}" in done.stdout
 
 
