@@ -75,8 +75,8 @@ class StalenessFilter:
     async def _still_helps(self, artifact: EvolvingArtifact, card: EvidenceCard) -> bool:
         """True if the head is no worse with the edit, over the card's own tasks."""
         candidate = artifact.apply(card.diff)
-        if candidate.state == artifact.state:
-            return True
+        if candidate.state == artifact.state or artifact.violation(candidate.state):
+            return True  # nothing to measure; what breaks a constraint is refused for that
         tasks = [ref for ref in card.trajectory_refs if isinstance(ref, Task)]
         if not tasks:
             self._warn_once(card)
