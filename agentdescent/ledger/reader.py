@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -12,7 +13,7 @@ from pygit2 import GitError, Repository
 
 from agentdescent.core.diff import State
 from agentdescent.errors import LedgerDamaged, LedgerRefused, NotInLedger
-from agentdescent.ledger import codec, index, keys
+from agentdescent.ledger import codec, index, keys, packing
 from agentdescent.ledger.failures import Damaged, translated
 from agentdescent.ledger.history import Changes, Keys, Message, Version
 from agentdescent.ledger.index import DEV, STABLE, Index
@@ -23,6 +24,7 @@ from agentdescent.ledger.repository import open_repository, require_ours, tip
 T = TypeVar("T")
 
 _TREE = "40000"
+_CACHED = 64
 _NO_TREE: Mapping[str, "_Entry"] = {}
 
 
@@ -101,6 +103,8 @@ class Reader:
         self._repository = repository
         self.path: Path = path
         self._objects = Objects(path / ".git", repository.odb)
+        self._commit = lru_cache(_CACHED)(self._read_commit)
+        self._entries = lru_cache(_CACHED)(self._read_entries)
 
     def tip(self, branch: str) -> Commit:
         """The newest commit of a branch.
@@ -209,14 +213,16 @@ class Reader:
     def way_out(self) -> str:
         """What can be done about damage."""
         try:
+            packing.verify(self.path / ".git")
+        except Damaged:
+            return "a pack is damaged, so restore the ledger from a copy"
+        try:
             self._objects.check_closure(*(self.tip(branch).id for branch in (DEV, STABLE)))
         except Damaged:
             return (
                 "the next run with this repo_path steps back to the newest version that is intact, "
                 "and puts aside what is damaged"
             )
-        except GitError:
-            return "a pack is damaged, so restore it from a copy"
         return "the newest version is intact; what is damaged can only come from a copy"
 
     def _versions(self, newest: Commit, artifact: str) -> Iterator[tuple[int, Commit]]:
@@ -247,7 +253,7 @@ class Reader:
     def _before(self, commit: Commit) -> Commit | None:
         return self._commit(commit.parent) if commit.parent else None
 
-    def _commit(self, oid: str) -> Commit:
+    def _read_commit(self, oid: str) -> Commit:
         kind, content = self._objects.read(oid)
         header, _, text = content.partition(b"\n\n")
         if kind != "commit":
@@ -298,7 +304,7 @@ class Reader:
             return keys.key_of(path)
         return keys.key_of_long(path + keys.VALUE, self._text_at(oid, keys.KEY.removeprefix("/")))
 
-    def _entries(self, tree: str | None) -> Mapping[str, _Entry]:
+    def _read_entries(self, tree: str | None) -> Mapping[str, _Entry]:
         return dict(_parsed(self._objects.read(tree)[1])) if tree else _NO_TREE
 
     def _text_at(self, tree: str, name: str) -> str:
