@@ -8,7 +8,7 @@ MAX_DEPTH = 16
 _SPACE = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z]+")
-_PLAIN = {'"': re.compile(r'[^"\\]+'), "'": re.compile(r"[^'\\]+")}
+_STOP = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 _HEX = re.compile(r"[0-9A-Fa-f]{4}")
 _WORDS = {
     "true": True,
@@ -98,16 +98,18 @@ class _Reader:
         opened = self.at
         self.at += 1
         parts: list[str] = []
-        while (char := self._char()) != quote:
-            if char == "":
-                raise NotJsonText("a string does not end", opened)
-            if char == "\\":
-                parts.append(self._escape())
-            elif plain := _PLAIN[quote].match(self._text, self.at):
-                parts.append(plain[0])
-                self.at = plain.end()
+        while (char := self._char()) not in (quote, ""):
+            parts.append(self._escape() if char == "\\" else self._plain(quote))
+        if not char:
+            raise NotJsonText("a string does not end", opened)
         self.at += 1
         return "".join(parts)
+
+    def _plain(self, quote: str) -> str:
+        start = self.at
+        end = _STOP[quote].search(self._text, start)
+        self.at = end.start() if end else len(self._text)
+        return self._text[start : self.at]
 
     def _escape(self) -> str:
         char = self._text[self.at + 1 : self.at + 2]

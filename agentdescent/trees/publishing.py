@@ -185,9 +185,5 @@ def _renameat2(fresh: Path, target: Path) -> bool:
 
 
 def _set_aside(old: Path, target: Path) -> Path:
-    for number in count(1):
-        backup = target.with_name(f"{target.name}.bak-{number}")
-        if not os.path.lexists(backup):
-            old.rename(backup)
-            return backup
-    raise AssertionError("there is always a next number")
+    backups = (target.with_name(f"{target.name}.bak-{number}") for number in count(1))
+    return old.rename(next(path for path in backups if not os.path.lexists(path)))

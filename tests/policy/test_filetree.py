@@ -15,7 +15,8 @@ from agentdescent.policy.filetree_text import Tree, canonical, check_paths, pars
 SKILL = "# Skill\n\nintro\n\n## One\n\none\n\n## Two\n\ntwo\n"
 FILES = {"SKILL.md": SKILL, "refs/a.md": "a\n", "tests/t.py": "assert 1\n"}
 
-states = st.dictionaries(st.text(), st.text(), max_size=5)
+texts = st.text(st.characters(), max_size=20)  # lone surrogates as well
+states = st.dictionaries(texts, texts, max_size=5)
 
 
 def tree(files=FILES, **options):
@@ -62,11 +63,11 @@ class TestProposals:
         assert made.ops == {"refs/a.md": "z"}
 
     def test_a_file_may_have_a_hash_in_its_name(self):
-        state = {"a#b.md": "x", "c#d.txt": "y"}
+        state = {"a.md#b.md": "x", "c#d.txt": "y"}
 
-        made = diff(Edit("a#b.md", "1"), Edit("c#d.txt", "2"), state=state)
+        made = diff(Edit("a.md#b.md", "1"), Edit("c#d.txt", "2"), state=state)
 
-        assert made.ops == {"a#b.md": "1", "c#d.txt": "2"}
+        assert made.ops == {"a.md#b.md": "1", "c#d.txt": "2"}
 
     def test_a_name_may_be_given_back_in_another_case_once_it_is_free(self):
         made = diff(Edit("refs/a.md"), Edit("refs/A.md", "x"))

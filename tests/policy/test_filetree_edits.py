@@ -79,8 +79,8 @@ CORPUS = [
         id="an escaped line break",
     ),
     pytest.param(
-        r'<EDITS>{"edits": [{"path": "a.md", "content": "\ud83d\ude00 \ud83d"}]}</EDITS>',
-        [Edit("a.md", "\U0001f600 \ud83d")],
+        r'<EDITS>{"edits": [{"path": "a.md", "content": "\ud83d\ude00 \ud83d \ud83d\u0041"}]}',
+        [Edit("a.md", "\U0001f600 \ud83d \ud83dA")],
         id="surrogates",
     ),
     pytest.param(
