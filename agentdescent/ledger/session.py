@@ -79,6 +79,11 @@ class Session:
         """The other runs that have the ledger open now."""
         return owners.survey(self._git_dir, self._terms.run).live
 
+    def alive(self) -> set[str]:
+        """The ids of the other runs that may still be at work."""
+        others = owners.survey(self._git_dir, self._terms.run)
+        return {owner.run for owner in others.live + others.unknown}
+
     def own(self) -> None:
         """Make sure that this run's death would be noticed; called before anything is written."""
         if self._claim is None:
@@ -111,7 +116,6 @@ class Session:
         """
         try:
             self.store.close()
-            self._remember_boot()
             if self._claim:
                 self._claim.release()
             self._terms.faults.reach(Step.LEFT)
@@ -145,6 +149,7 @@ class Session:
         self._terms.faults.reach(Step.BURIED)
         try:
             self.own()
+            self._remember_boot()
         except OSError as error:
             if error.errno not in FULL:  # a full disk can be read; `own` is tried again to write
                 raise
@@ -154,20 +159,16 @@ class Session:
             self.pack()
 
     def _is_rebooted(self) -> bool:
-        """Whether the machine may have lost power since the last run left, or it is another one."""
+        """Whether the machine may have lost power since a run came in, or it is another machine."""
         try:
-            state = json.loads((self._git_dir / _STATE).read_bytes())
-            return state["boot"] != boot_id()
-        except FileNotFoundError:
-            return False
-        except (ValueError, LookupError, TypeError):
+            return json.loads((self._git_dir / _STATE).read_bytes())["boot"] != boot_id()
+        except (FileNotFoundError, ValueError, LookupError, TypeError):
             return True
 
     def _remember_boot(self) -> None:
-        state = f"{json.dumps({'boot': boot_id()})}\n".encode()
-        file = self._git_dir / _STATE
-        if self._claim and self._terms.syncs and not (file.exists() and file.read_bytes() == state):
-            replace(file, state)
+        if self._terms.syncs and self._is_rebooted():
+            state = f"{json.dumps({'boot': boot_id()})}\n"
+            replace(self._git_dir / _STATE, state.encode())
 
     def _refusal(self, other: Owner) -> LedgerRefused:
         return LedgerRefused(

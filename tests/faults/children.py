@@ -97,18 +97,18 @@ def acknowledged(messages, least=0):
 
 
 def examine(path, least, most, *, fsck=True):
-    """Open a ledger that something happened to; return its version and the warnings.
+    """Open a ledger that something happened to; return its version then and now, and the warnings.
 
     It holds a version between `least` and `most` with the state of that version, and works.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        version = anyio.run(_examine, path, least, most)
+        versions = anyio.run(_examine, path, least, most)
     if fsck:
         check_with_git(path)
     left = [str(lock) for lock in (path / ".git" / "refs").rglob("*.lock")]
     assert not left, left
-    return version, [str(warning.message) for warning in caught]
+    return *versions, [str(warning.message) for warning in caught]
 
 
 async def _examine(path, least, most):
@@ -122,10 +122,11 @@ async def _examine(path, least, most):
     assert dict(found.state) == state_at(found.version), f"version {version} has another state"
     async with ledger.locked():
         entry = stored(state_at(found.version + 1))
-        assert (await ledger.commit(entry, found.version, NOTE))[1] == found.version + 1
+        _, following = await ledger.commit(entry, found.version, NOTE)
+    assert following == found.version + 1
     await ledger.promote("skill")
     await ledger.close()
-    return version
+    return version, following
 
 
 def check_with_git(path):

@@ -70,7 +70,7 @@ class Driver:
             name = f"kill {trial} in {path}"
             good, found = self.attempt(name, lambda p=path, d=done, t=tried: examine(p, d, t))
             lost += not good
-            least = found[0] + 1 if good else 0
+            least = found[1] if good else 0
             if not good:
                 path = self.fresh(on_disk=True)
         return {"random kills": trials, "survived": trials - lost}
@@ -164,9 +164,10 @@ class Driver:
         examine(path, *acknowledged(messages, least))
         shutil.rmtree(path)
 
-    def power_failures(self, durability):
+    def power_failures(self, durability, trials=None):
         """A power failure at a random step."""
-        trials, good, stepped, told = (300 if self.long else 15), 0, 0, 0
+        trials = trials or (300 if self.long else 15)
+        good = stepped = told = 0
         for trial in range(trials):
             fine, found = self.attempt(
                 f"power failure {trial} at {durability!r}", lambda: self._power_failure(durability)
@@ -193,7 +194,7 @@ class Driver:
         lose(path, disk, self.rng, after)
         _restart(after)
         power = durability == "power"
-        version, texts = examine(after, done if power else 0, tried, fsck=power)
+        version, _, texts = examine(after, done if power else 0, tried, fsck=power)
         for leftover in (path, after):
             shutil.rmtree(leftover)
         note.unlink()

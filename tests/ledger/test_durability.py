@@ -102,7 +102,7 @@ async def test_process_syncs_nothing_before_it_closes_and_then_both_tips(ledger,
     order = names(synced, ledger)
     objects = objects_of(git, ledger, "dev") | objects_of(git, ledger, "stable")
     assert objects | {"refs/heads/dev", "refs/heads/stable"} <= set(order)
-    assert order[-2:] == ["agentdescent.state.new", "."]
+    assert order[-1] == "logs/refs/heads"
 
 
 @pytest.mark.asyncio
