@@ -226,7 +226,7 @@ class Reader:
         return "the newest version is intact; what is damaged can only come from a copy"
 
     def _versions(self, newest: Commit, artifact: str) -> Iterator[tuple[int, Commit]]:
-        """Every version and the commit that made it, the newest first."""
+        """Every version and the commit that made it, the newest first; genesis has none."""
         name, made = clean(artifact), None
         for commit in self.commits(newest):
             if commit.message.trailers.get("Artifact", name) != name:
@@ -237,8 +237,6 @@ class Reader:
             if entry is None:
                 return
             made = entry.version, commit
-        if made:
-            yield made
 
     def _last(self, newest: Commit, artifact: str) -> int:
         found = self.index(newest)
