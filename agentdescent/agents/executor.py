@@ -8,10 +8,12 @@ from typing import Any
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from agentdescent.agents.metering import Counted
+from agentdescent.agents.turns import take_turns
 from agentdescent.calls import Role, working_as
 from agentdescent.core.leash import Leash
-from agentdescent.core.protocols import Door
+from agentdescent.core.protocols import CourseDoor, Door
 from agentdescent.core.spend import Spend, Unit
+from agentdescent.core.turns import Course, has_turns
 from agentdescent.threads import DaemonThreads, called, follow, is_async
 from agentdescent.usage import Usage
 
@@ -37,6 +39,7 @@ class Executor:
 
         A coroutine function runs on the loop, in the context of whoever awaits the door, and is
         cancelled with it. A function with a true `is_pure` attribute is called on the loop as well.
+        One that makes an async generator of turns runs there to its output.
         Any other runs in a daemon thread, which is abandoned on cancellation. An awaitable that a
         plain function returns is awaited on the loop; if the door's leash became overdue while the
         thread ran, that awaitable is called off at once, whereas a plain value is still returned.
@@ -49,12 +52,28 @@ class Executor:
         """
         if is_async(function):
             call = _as(role, self._on_the_loop(function))
+        elif has_turns(function):
+            call = _as(role, self._turn_by_turn(function))
         elif getattr(function, "is_pure", False) is True:
             call = self._at_once(function)
         else:
             call = _as(role, self._in_a_thread(function))
             return self._unless_cancelled(self._counted(call, role)) if counts else call
         return self._counted(call, role) if counts else call
+
+    def course(self, function: Callable[..., Any], *, role: Role) -> CourseDoor:
+        """A door to a function that exposes its turns, for rollouts that may be cut.
+
+        Each passage is one call, paid for as by `door`. It may also raise `Cut`.
+        """
+        threads, spend, usage = self._threads, self._spend, self._usage
+
+        async def call(*args: Any, leash: Leash | None, course: Course) -> Any:
+            spend.reserve(Unit.CALL)
+            with Counted(usage, role), working_as(role):
+                return await take_turns(function, args, threads, leash, course)
+
+        return call
 
     def _counted(self, door: Door, role: Role) -> Door:
         spend, usage = self._spend, self._usage
@@ -80,6 +99,14 @@ class Executor:
 
         def call(*args: Any, leash: Leash | None = None) -> "CoroutineType[Any, Any, Any]":
             return follow(function(*args), threads, leash)
+
+        return call
+
+    def _turn_by_turn(self, function: Callable[..., Any]) -> Door:
+        threads = self._threads
+
+        def call(*args: Any, leash: Leash | None = None) -> "CoroutineType[Any, Any, Any]":
+            return take_turns(function, args, threads, leash)
 
         return call
 

@@ -14,6 +14,7 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.leash import Leash
 from agentdescent.core.outcomes import MergeReport
 from agentdescent.core.task import Task
+from agentdescent.core.turns import Course
 
 
 class Reward(Protocol):
@@ -23,7 +24,11 @@ class Reward(Protocol):
 
 
 class Run(Protocol):
-    """Works on a task with the rendered artifact. May be a coroutine function."""
+    """Works on a task with the rendered artifact. May be a coroutine function.
+
+    Or an async generator function: it yields `Turn(state)` after each turn and `Turn(output=...)`
+    last, and takes ``resume=`` with such a state.
+    """
 
     def __call__(self, rendered: str, task: Task, /) -> Any: ...
 
@@ -96,7 +101,12 @@ class TaskSampler(Protocol):
         ...
 
     def record(self, task_id: str, score: float, /) -> object:
-        """Learn the reward of one finished rollout."""
+        """Learn the reward of one finished rollout.
+
+        A sampler that has them is also told by `note_lost(task_id)` of a pick that came to no
+        reward, by `note_commit()` of each new version of the artifact, and by
+        `inherit_threshold(reward)`, before all else, from which reward on a task is solved.
+        """
         ...
 
 
@@ -118,7 +128,13 @@ class WorkUnit:
 
 
 class ParallelStrategy(Protocol):
-    """Divides a round's tasks among the workers."""
+    """Divides a round's tasks among the workers.
+
+    A plan may have more: `observe(unit, task_id, reward)` is called for every rollout of a round
+    when it closes, `inherit_threshold(reward)` as for samplers, `fit(strategy, task_ids, warn)`
+    returns the plan to use for a run, and `section_map`, from keys of the artifact to sections,
+    is what the sections of its units are enforced by.
+    """
 
     @property
     def name(self) -> str:
@@ -177,6 +193,12 @@ class Door(Protocol):
     """A user's callable behind the executor: always awaited, whatever it is."""
 
     async def __call__(self, *args: Any, leash: Leash | None = None) -> Any: ...
+
+
+class CourseDoor(Protocol):
+    """A door to a `run` that exposes its turns, which may be cut after any of them."""
+
+    async def __call__(self, *args: Any, leash: Leash | None, course: Course) -> Any: ...
 
 
 class HasRendered(Protocol):

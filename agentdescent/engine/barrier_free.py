@@ -1,7 +1,8 @@
 """The schedule without barriers: workers never wait for a merge."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -12,6 +13,7 @@ from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import WorkUnit
 from agentdescent.core.spend import Exhausted, Unit
 from agentdescent.core.task import Task
+from agentdescent.core.turns import ResumeItem
 from agentdescent.engine.messages import Report, Ticket
 from agentdescent.engine.schedule import Picker, arrivals
 from agentdescent.engine.shared import Shared
@@ -25,6 +27,9 @@ class BarrierFree:
     by a merge, while each of its tasks has a diff that no merge has judged, and while it backs off
     after failures. A task that has one is not rolled out again: that would tell what is known. A
     merge takes whatever is there.
+
+    A rollout that was cut at a turn goes on, with the newest version, after its worker has made
+    another one in between.
     """
 
     def __init__(
@@ -38,6 +43,7 @@ class BarrierFree:
         self._shared = shared
         self._picker = picker
         self._units = [WorkUnit(index, keys) for index, keys in enumerate(shards)]
+        self._just_cut: set[int] = set()
         self._async_ratio = async_ratio
         self._serial = [0] * len(shards)
         self._unlooked = [0] * len(shards)
@@ -58,13 +64,21 @@ class BarrierFree:
             return None
         serial = self._serial[worker]
         self._serial[worker] += 1
-        task = await self._pick(worker, serial)
-        return Ticket(worker, serial, self._shared.head.snapshot, self._units[worker], task)
+        unit = self._units[worker]
+        task, resume = self._resumed(worker) or (await self._pick(worker, serial), None)
+        if resume is None:
+            resume = self._picker.waiting.pop({task.id})
+        return Ticket(worker, serial, self._shared.head.snapshot, unit, task, resume)
 
     def note(self, report: Report) -> None:
         """Learn that a rollout has ended."""
         if report.reward is not None:
             self._picker.note(report.ticket.task, report.reward)
+        elif report.checkpoint is None:
+            self._picker.note_lost(report.ticket.task)
+        else:
+            self._picker.waiting.push(report.checkpoint)
+            self._just_cut.add(report.ticket.worker)
         if report.candidate is not None:
             self._unlooked[report.ticket.worker] += 1
             self._unjudged[report.ticket.worker].add(report.ticket.task.id)
@@ -86,13 +100,14 @@ class BarrierFree:
         self._let_go_on()
         return sorted(batch, key=lambda report: report.ticket.order)
 
-    def dump(self) -> list[int]:
-        """How many rollouts each worker has begun."""
-        return list(self._serial)
+    def dump(self) -> dict[str, Any]:
+        """How many rollouts each worker has begun, and those that were cut, as JSON values."""
+        return {"serial": list(self._serial), "waiting": self._picker.waiting.dump()}
 
-    def restore(self, saved: Sequence[int]) -> None:
+    def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from what `dump` gave."""
-        self._serial[:] = saved
+        self._serial[:] = saved["serial"]
+        self._picker.waiting.restore(saved["waiting"])
 
     def _let_go_on(self) -> None:
         """Let workers that wait for a merge look again."""
@@ -109,8 +124,16 @@ class BarrierFree:
         task = await self._picker.pick(unit, serial)
         if task.id not in unjudged:
             return task
+        self._picker.note_lost(task)
         rest = [key for key in unit.keys if key not in unjudged]
         return await self._picker.pick(replace(unit, keys=rest), serial)
+
+    def _resumed(self, worker: int) -> tuple[Task, ResumeItem] | None:
+        """A rollout to go on with, unless the worker has left one just now."""
+        if worker in self._just_cut:
+            self._just_cut.remove(worker)
+            return None
+        return self._picker.resume(self._units[worker])
 
     def _ends(self) -> bool:
         """True when nobody starts any more: what only rollouts are short of, failures give back."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import anyio
 
+from agentdescent.core.durations import Durations
 from agentdescent.core.events import Emit, ProposalMade, RolloutFinished
-from agentdescent.core.outcomes import ProposalOutcome, StopReason
+from agentdescent.core.outcomes import MergeOutcome, ProposalOutcome, StopReason
 from agentdescent.core.spend import Unit
 from agentdescent.engine.messages import REFLECTION, Report
 from agentdescent.engine.shared import Shared
@@ -81,18 +82,23 @@ class Journal:
         rollouts: Rollouts that were measured.
         failed: Rollouts in which user code failed.
         rollout_seconds: Their time in run and reward, summed.
+        stragglers: Rollouts that took far longer than others, or were cut.
         in_flight: Candidates that were reported and that no merge has looked at yet.
     """
 
-    def __init__(self, shared: Shared, solved: Solved | None, n_train: int) -> None:
+    def __init__(
+        self, shared: Shared, solved: Solved | None, n_train: int, durations: Durations
+    ) -> None:
         self._shared = shared
         self._solved = solved
         self._n_train = n_train
+        self._durations = durations
         self._window = Window()
         self._unproductive = 0
         self.rollouts: int = 0
         self.failed: int = 0
         self.rollout_seconds: float = 0.0
+        self.stragglers: int = 0
         self.in_flight: int = 0
 
     def note(self, report: Report) -> None:
@@ -107,9 +113,10 @@ class Journal:
         self.failed += failure is not None
         if report.reward is None:
             self._shared.spend.release(Unit.ROLLOUT)
+            self.stragglers += report.checkpoint is not None
         else:
             self.rollouts += 1
-            self.rollout_seconds += report.seconds
+            self._note_duration(report)
         if report.exhausted and self._shared.spend.exhausted is not None:
             self._shared.stop.wind_down(self._shared.spend.exhausted)
         self._shared.health.note(report)
@@ -127,6 +134,7 @@ class Journal:
             "rollouts": self.rollouts,
             "failed": self.failed,
             "rollout_seconds": self.rollout_seconds,
+            "stragglers": self.stragglers,
             "unproductive": self._unproductive,
             "reasons": dict(self._window.reasons),
             "screened": self._window.screened,
@@ -138,6 +146,7 @@ class Journal:
         self.rollouts = saved["rollouts"]
         self.failed = saved["failed"]
         self.rollout_seconds = saved["rollout_seconds"]
+        self.stragglers = saved.get("stragglers", 0)
         self._unproductive = saved["unproductive"]
         self._window = Window(Counter(saved["reasons"]), saved["screened"])
         if self._solved is not None and saved["solved"] is not None:
@@ -155,9 +164,17 @@ class Journal:
         if self._solved.everything(self._shared.head.snapshot.version):
             self._shared.stop.at_once(StopReason.NOTHING_TO_LEARN)
 
+    def _note_duration(self, report: Report) -> None:
+        task = report.ticket.task
+        self.rollout_seconds += report.seconds
+        self.stragglers += self._durations.is_overdue(task, report.seconds)
+        self._durations.note(task, report.seconds)
+
     def _tally(self, report: Report) -> None:
         if report.candidate is not None:
             self.in_flight += 1
+        if report.strayed:
+            self._window.reasons[MergeOutcome.SECTION_VIOLATION] += 1
         if report.dropped:
             self._window.reasons[report.dropped] += 1
             self._window.screened += report.dropped == ProposalOutcome.NO_GAIN

@@ -8,6 +8,7 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.leash import Leash
 from agentdescent.core.protocols import WorkUnit
 from agentdescent.core.task import Task
+from agentdescent.core.turns import Course, ResumeItem
 from agentdescent.errors import Failure
 
 
@@ -30,6 +31,8 @@ class Ticket:
         snapshot: The version it works with.
         unit: The work unit it belongs to.
         task: The training task.
+        resume: What the rollout goes on with; None if it begins.
+        course: How far it has come while it exposes its turns, else None.
         leash: By which the schedule may call the rollout off; None while it has none.
         expired: The schedule has stopped waiting for it.
     """
@@ -39,6 +42,8 @@ class Ticket:
     snapshot: Snapshot
     unit: WorkUnit
     task: Task
+    resume: ResumeItem | None = None
+    course: Course | None = None
     leash: Leash | None = None
     expired: bool = False
 
@@ -46,6 +51,10 @@ class Ticket:
     def order(self) -> tuple[int, int]:
         """Reports are judged in this order, whenever they arrive."""
         return self.worker, self.serial
+
+    def checkpoint(self) -> ResumeItem | None:
+        """What to go on with if it is cut now; None if it has made no turn, or all of them."""
+        return None if self.course is None else self.course.checkpoint()
 
     def late(self) -> TimeoutError:
         """The failure of a rollout that its round no longer waited for."""
@@ -87,6 +96,8 @@ class Report:
         card: The evidence for a diff, or None.
         dropped: Why a proposal is no candidate: a `ProposalOutcome` value, or "".
         reason: What the strategy, or the scorer of the edited artifact, says about that.
+        strayed: A part of the diff was outside the section of the work unit, and was dropped.
+        checkpoint: What to go on with later, if the rollout was cut, else None.
         failure: What went wrong, or None.
         exhausted: The rollout ended because a budget is spent.
         seconds: Time in run and reward.
@@ -99,6 +110,8 @@ class Report:
     card: EvidenceCard | None = None
     dropped: str = ""
     reason: str = ""
+    strayed: bool = False
+    checkpoint: ResumeItem | None = None
     failure: Failure | None = None
     exhausted: bool = False
     seconds: float = 0.0

@@ -1,7 +1,7 @@
 """One rollout: run, reward, propose, diff, and the diff tried on its own task."""
 
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -11,13 +11,14 @@ from agentdescent.core.contracts import check_proposal, check_reward
 from agentdescent.core.diff import Diff, Dropped, State, apply_ops
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.leash import Leash
-from agentdescent.core.outcomes import ProposalOutcome
-from agentdescent.core.protocols import Constraint, Door, Strategy
+from agentdescent.core.outcomes import MergeOutcome, ProposalOutcome
+from agentdescent.core.protocols import Constraint, CourseDoor, Door, Strategy
 from agentdescent.core.reflection import Attempt
 from agentdescent.core.reply import is_cut
 from agentdescent.core.scored import Scored, feedback_of
 from agentdescent.core.spend import Exhausted
 from agentdescent.core.task import Task
+from agentdescent.core.turns import Course, Cut
 from agentdescent.engine.experience import Experience
 from agentdescent.engine.messages import Report, Step, Ticket
 from agentdescent.engine.plugins import render, to_diff
@@ -32,11 +33,14 @@ class Rollouts:
 
     Attributes:
         run: The actor's first half, behind the executor.
+        turns: The same, for a rollout that may be cut after any turn; None if it exposes none.
+        is_overdue: Whether a rollout that has taken so many seconds is to be cut at its next turn.
         reward: The scorer.
         propose: The actor's second half; it takes a reflection if there is experience.
         experience: Makes reflections; None where `propose` takes four arguments.
         strategy: Turns proposals into diffs.
         constraints: What a diff must not break.
+        sections: The section of each key, where work units have sections.
         artifact_id: The target of those diffs.
         solved_threshold: From this reward on, no proposal is asked for.
         self_verify: Try each diff on its own task before a merge sees it.
@@ -45,11 +49,14 @@ class Rollouts:
     """
 
     run: Door
+    turns: CourseDoor | None
+    is_overdue: Callable[[Task, float], bool]
     reward: Door
     propose: Door
     experience: Experience | None
     strategy: Strategy
     constraints: Sequence[Constraint]
+    sections: Mapping[str, int]
     artifact_id: str
     solved_threshold: float
     self_verify: bool
@@ -66,6 +73,8 @@ class Rollouts:
                 await self._in_slot(report)
         except Exhausted:
             report.exhausted = True
+        except Cut:
+            report.checkpoint = ticket.checkpoint()
         except Exception as error:  # noqa: BLE001 - the one place where a worker's failures end
             report.failure = classify(error)
         return report
@@ -75,7 +84,9 @@ class Rollouts:
             report.ticket.leash = Leash(scope.cancel)
             await self._in_slot(report)
         if scope.cancelled_caught:
-            report.failure = classify(report.ticket.late())
+            report.checkpoint = report.ticket.checkpoint()
+            if report.checkpoint is None:
+                report.failure = classify(report.ticket.late())
 
     def _in_slot(self, report: Report) -> Coroutine[Any, Any, None]:
         return self._roll_out(report) if self.slots is None else self._once_free(self.slots, report)
@@ -86,9 +97,9 @@ class Rollouts:
 
     async def _roll_out(self, report: Report) -> None:
         ticket = report.ticket
-        rendered, task = ticket.snapshot.rendered, ticket.task
+        task = ticket.task
         began = anyio.current_time()
-        output = await self.run(rendered, task, leash=ticket.leash)
+        output = await self._output(ticket)
         report.step = Step.REWARD
         scored = await self._score(task, output, ticket.leash)
         earned = check_reward(task, scored)
@@ -108,6 +119,26 @@ class Rollouts:
         report.reason = "; ".join(diff.notes)
         report.step = Step.VERIFY
         await self._weigh(report, diff, earned)
+
+    def _output(self, ticket: Ticket) -> Awaitable[object]:
+        """What the actor makes of the task, from where the ticket goes on."""
+        rendered, task = ticket.snapshot.rendered, ticket.task
+        if self.turns is None:
+            return self.run(rendered, task, leash=ticket.leash)
+        return self._take_turns(self.turns, ticket)
+
+    async def _take_turns(self, turns: CourseDoor, ticket: Ticket) -> object:
+        rendered, task = ticket.snapshot.rendered, ticket.task
+        began = anyio.current_time()
+        ticket.course = Course(
+            task.id,
+            ticket.snapshot.version,
+            ticket.resume,
+            lambda: self.is_overdue(task, anyio.current_time() - began),
+        )
+        output = await turns(rendered, task, leash=ticket.leash, course=ticket.course)
+        ticket.course = None
+        return output
 
     async def _score(self, task: Task, output: object, leash: Leash | None) -> object:
         """What the scorer says; half an answer earns nothing, and is not shown to it."""
@@ -137,7 +168,28 @@ class Rollouts:
         )
         if made is None or (isinstance(made, Diff) and not _changes(head.state, made.ops)):
             return Dropped(ProposalOutcome.NO_OP)
-        return made if isinstance(made, Dropped) else self._permitted(head.state, made)
+        if isinstance(made, Dropped):
+            return made
+        inside = self._inside(report, made)
+        return inside if isinstance(inside, Dropped) else self._permitted(head.state, inside)
+
+    def _inside(self, report: Report, diff: Diff) -> Diff | Dropped:
+        """What of `diff` lies in the section of the work unit."""
+        section = report.ticket.unit.section
+        if section is None or not self.sections:
+            return diff
+        foreign = [key for key in diff.ops if self.sections.get(key) != section]
+        if not foreign:
+            return diff
+        own = [key for key, owner in self.sections.items() if owner == section]
+        reason = f"{', '.join(foreign)} may not be edited here; these may: {', '.join(own)}"
+        if len(foreign) == len(diff.ops):
+            return Dropped(MergeOutcome.SECTION_VIOLATION, reason)
+        report.strayed = True
+        ops = {key: value for key, value in diff.ops.items() if key not in foreign}
+        kept = replace(diff, ops=ops, notes=(*diff.notes, reason))
+        state = report.ticket.snapshot.state
+        return kept if _changes(state, ops) else Dropped(ProposalOutcome.NO_OP, reason)
 
     def _permitted(self, state: State, diff: Diff) -> Diff | Dropped:
         if not self.constraints:

@@ -1,16 +1,18 @@
 """The barrier schedule: one report from every free worker, then one merge."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from agentdescent.core.durations import longest_first
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import ParallelStrategy, WorkUnit
 from agentdescent.core.spend import Exhausted, Unit
+from agentdescent.core.task import Task
 from agentdescent.engine.messages import Report, Snapshot, Ticket
 from agentdescent.engine.plugins import ask, consult
 from agentdescent.engine.schedule import Picker, arrivals
@@ -60,7 +62,8 @@ class Rounds:
     the order (worker, serial), so that a seeded run does not depend on timing.
 
     A round waits at most `timeout` seconds and for no straggler twice; without a timeout a wedged
-    rollout holds its round for ever.
+    rollout holds its round for ever. One that was cut at a turn goes on as soon as its task is in
+    the unit of a free worker, in place of a pick and with the newest version.
 
     Attributes:
         abandoned: Rollouts that a round stopped waiting for: cancelled ones, and threads once they
@@ -77,15 +80,30 @@ class Rounds:
         rounds: int,
         timeout: float | None,
         refresh_interval: int,
+        predict: Callable[[Task], float] | None,
     ) -> None:
+        """Prepare the first round.
+
+        Args:
+            shared: What all tasks look at.
+            picker: Which task of a unit comes next.
+            plan: The units of each round.
+            n_workers: How many workers there are.
+            rounds: How many rounds.
+            timeout: Seconds that a round waits at most, or None.
+            refresh_interval: Rounds that a worker keeps its version.
+            predict: Seconds that a rollout of a task will take, to start the longest first; None
+                starts them by worker.
+        """
         self._shared = shared
         self._picker = picker
         self._plan = plan
+        self._predict = predict
         self._rounds = rounds
         self._timeout = timeout
         self._refresh_interval = refresh_interval
         self._round = 0
-        self._opened = anyio.Event()
+        self._bells: dict[int, anyio.Event] = {}
         self._free = set(range(n_workers))
         self._late: dict[int, bool] = {}
         self._queues: dict[int, deque[Ticket]] = {}
@@ -102,7 +120,7 @@ class Rounds:
         if self._queues.get(worker):
             await checkpoint()
         while not self._queues.get(worker):
-            await self._opened.wait()
+            await self._bells.setdefault(worker, anyio.Event()).wait()
         ticket = self._running[worker] = self._queues[worker].popleft()
         return ticket
 
@@ -142,6 +160,7 @@ class Rounds:
         return {
             "round": self._round,
             "serial": list(self._serial),
+            "waiting": self._picker.waiting.dump(),
             "holds": {str(worker): held.version for worker, held in self._snapshots.items()},
             "versions": {
                 str(version): {"state": dict(snapshot.state), "rendered": snapshot.rendered}
@@ -154,6 +173,7 @@ class Rounds:
         """Go on from what `dump` gave."""
         self._round = saved["round"]
         self._serial[:] = saved["serial"]
+        self._picker.waiting.restore(saved.get("waiting", ()))
         head = self._shared.head.snapshot
         held = {
             int(version): Snapshot(int(version), entry["state"], entry["rendered"])
@@ -180,6 +200,8 @@ class Rounds:
         if not units:
             await self._note_empty(index)
         paid = tickets[: self._pay_for(len(tickets))]
+        for ticket in tickets[len(paid) :]:
+            self._put_back(ticket)
         if tickets and not paid:
             self._shared.stop.wind_down(StopReason.MAX_ROLLOUTS)
             raise anyio.EndOfStream
@@ -187,8 +209,21 @@ class Rounds:
             self._queues.setdefault(ticket.worker, deque()).append(ticket)
             self._due[ticket.worker] = self._due.get(ticket.worker, 0) + 1
         self._free -= self._due.keys()
-        self._opened.set()
-        self._opened = anyio.Event()
+        self._ring()
+
+    def _ring(self) -> None:
+        """Let the workers of this round begin, whoever will take longest first."""
+        workers = sorted(self._due)
+        if self._predict is not None:
+            seconds = [sum(map(self._predict, self._tasks_of(worker))) for worker in workers]
+            workers = [workers[place] for place in longest_first(seconds)]
+        for worker in workers:
+            bell = self._bells.pop(worker, None)
+            if bell is not None:
+                bell.set()
+
+    def _tasks_of(self, worker: int) -> Iterator[Task]:
+        return (ticket.task for ticket in self._queues[worker])
 
     async def _note_empty(self, index: int) -> None:
         await checkpoint()  # else rounds that run nothing would starve the loop
@@ -205,8 +240,18 @@ class Rounds:
             self._snapshots[worker] = self._shared.head.snapshot
         serial = self._serial[worker]
         self._serial[worker] += 1
+        resumed = self._picker.resume(unit)
+        if resumed is not None:
+            return Ticket(worker, serial, self._shared.head.snapshot, unit, *resumed)
         task = await self._picker.pick(unit, index)
         return Ticket(worker, serial, self._snapshots[worker], unit, task)
+
+    def _put_back(self, ticket: Ticket) -> None:
+        """Keep for later what there was no time or money for."""
+        if ticket.resume is not None:
+            self._picker.waiting.push(ticket.resume)
+        else:
+            self._picker.note_lost(ticket.task)
 
     def _pay_for(self, wanted: int) -> int:
         for paid in range(wanted):
@@ -218,6 +263,8 @@ class Rounds:
 
     def _welcome_back(self, report: Report) -> None:
         worker = report.ticket.worker
+        if report.checkpoint is not None:
+            self._picker.waiting.push(report.checkpoint)
         if self._running.get(worker) is report.ticket:
             del self._running[worker]
         if worker in self._late:
@@ -243,12 +290,14 @@ class Rounds:
             else:
                 in_thread = ticket.expire()
                 self._late[worker] = in_thread
-                self.abandoned += not in_thread
-                expired.append(ticket)
+                if ticket.checkpoint() is None:
+                    self.abandoned += not in_thread
+                    expired.append(ticket)
         return expired
 
     def _drop_queue(self, worker: int) -> None:
-        for _ in self._queues.pop(worker, ()):
+        for ticket in self._queues.pop(worker, ()):
+            self._put_back(ticket)
             self._shared.spend.release(Unit.ROLLOUT)
             if worker in self._due:
                 self._due[worker] -= 1
@@ -257,7 +306,8 @@ class Rounds:
         succeeded = failed = 0
         for report in reports:
             if report.reward is None:
-                failed += not (report.timed_out or report.exhausted)
+                self._note_unrewarded(report)
+                failed += report.failure is not None and not report.timed_out
                 continue
             succeeded += 1
             task = report.ticket.task
@@ -266,6 +316,12 @@ class Rounds:
         await self._picker.record_all()
         if expired and self._shared.health.first_error is None:
             self._shared.health.blame(expired[0].late(), "")
-        self._shared.health.close_round(failed=failed + len(self._late), succeeded=succeeded)
+        stuck = sum(self._running[worker].checkpoint() is None for worker in self._late)
+        self._shared.health.close_round(failed=failed + stuck, succeeded=succeeded)
         if self._shared.health.dead:
             self._shared.stop.at_once(StopReason.ERROR, self._shared.health.first_error)
+
+    def _note_unrewarded(self, report: Report) -> None:
+        """A pick is lost, unless its rollout goes on later."""
+        if report.checkpoint is None:
+            self._picker.note_lost(report.ticket.task)

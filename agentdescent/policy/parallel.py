@@ -1,7 +1,7 @@
 """Plans: how a round's training tasks are divided among the workers."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from agentdescent.core.protocols import ParallelStrategy, WorkUnit
@@ -12,6 +12,8 @@ __all__ = [
     "WorkUnit",
     "refuse_unsupported",
     "shard_round_robin",
+    "share_out",
+    "turned",
     "validate_plan",
 ]
 
@@ -22,6 +24,21 @@ def shard_round_robin(items: Iterable[T], n: int) -> list[list[T]]:
     """Deal `items` into `n` shards in turn; one shard when `n` is below 1."""
     listed, n = list(items), max(1, n)
     return [listed[first::n] for first in range(n)]
+
+
+def turned(items: Sequence[T], by: int) -> list[T]:
+    """`items` from the one at `by` on, modulo their number, and then those before it."""
+    start = by % max(1, len(items))
+    return [*items[start:], *items[:start]]
+
+
+def share_out(items: Sequence[T], start: int, n: int, round_index: int) -> list[list[T]]:
+    """Deal `items` to `n` owners, none of them twice.
+
+    A sampler that cycles through a share by the index of the round takes the items at `start`,
+    `start` + 1 and so on: with `start` the number of picks so far, none is passed over.
+    """
+    return [turned(shard, -round_index) for shard in shard_round_robin(turned(items, start), n)]
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,8 @@ def validate_plan(
 ) -> tuple[WorkUnit, ...]:
     """Check what a plan returned; the units that have keys, sorted by worker.
 
-    Units of one worker keep their order.
+    Units of one worker keep their order. Lists of keys are copied, so that what the plan does with
+    its own later on does not matter.
 
     Raises:
         ValueError: If something is no WorkUnit, a worker is not in [0, n_workers), or a key is no
@@ -54,7 +72,8 @@ def validate_plan(
     known = frozenset(known_ids)
     for unit in listed:
         _check_unit(unit, n_workers, known)
-    return tuple(sorted((unit for unit in listed if unit.keys), key=lambda unit: unit.worker))
+    working = sorted((unit for unit in listed if unit.keys), key=lambda unit: unit.worker)
+    return tuple(_frozen(unit) for unit in working)
 
 
 def refuse_unsupported(parallel: object) -> None:
@@ -93,3 +112,7 @@ def _check_unit(unit: object, n_workers: int, known: frozenset[str]) -> None:
                 f"plan gives worker {unit.worker} the task id {key!r}, which is no training task; "
                 "plan() may use only the ids in its keys argument"
             )
+
+
+def _frozen(unit: WorkUnit) -> WorkUnit:
+    return replace(unit, keys=[*unit.keys]) if isinstance(unit.keys, list) else unit

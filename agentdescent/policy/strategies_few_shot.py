@@ -40,6 +40,8 @@ class FewShot:
         ValueError: If `max_examples` or `render` is neither of these.
     """
 
+    content_addressed = True
+
     def __init__(
         self,
         max_examples: int = 8,

@@ -124,6 +124,8 @@ class AppendRules:
             judged as every other edit, and so accepted only where the artifact is better without.
     """
 
+    content_addressed = True
+
     title: str = "# Playbook"
     _: KW_ONLY
     max_rules: int | None = None

@@ -70,10 +70,23 @@ def test_a_class_is_not_an_instance():
 
 
 def test_a_generator_function_is_refused():
-    async def run(rendered, task):
+    def run(rendered, task):
+        yield rendered
+
+    async def propose(rendered, task, output, reward):
         yield rendered
 
     with pytest.raises(TypeError, match="run is a generator function"):
+        evolve(WORLD.tasks, WORLD.reward, run=run, propose=WORLD.propose)
+    with pytest.raises(TypeError, match="propose is a generator function"):
+        evolve(WORLD.tasks, WORLD.reward, run=WORLD.run, propose=propose)
+
+
+def test_a_run_that_yields_its_turns_has_to_take_one_up_again():
+    async def run(rendered, task):
+        yield rendered
+
+    with pytest.raises(TypeError, match=r"write `async def run\(rendered, task, resume=None\)`"):
         evolve(WORLD.tasks, WORLD.reward, run=run, propose=WORLD.propose)
 
 

@@ -113,7 +113,7 @@ def test_stats_are_a_copy():
 
 def test_private_counters_stay_out_of_the_repr():
     assert repr(DifficultyWeighted()) == (
-        "DifficultyWeighted(c=0.2, pass_threshold=None, prior=0.5)"
+        "DifficultyWeighted(c=0.4, pass_threshold=None, prior=0.5, discount=0.9)"
     )
 
 
