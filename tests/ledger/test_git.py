@@ -287,3 +287,32 @@ async def test_closing_lets_a_commit_that_has_begun_finish(ledger):
     assert await state_of(again) == ({"n": "1"}, 2)
     assert (await again.log())[0].startswith(made[0][0][:7])
     await again.close()
+
+
+@pytest.mark.asyncio
+async def test_opening_twice_at_once_opens_once(tmp_path):
+    ledger = GitLedger(tmp_path)
+    async with anyio.create_task_group() as group:
+        group.start_soon(ledger.open)
+        group.start_soon(ledger.open)
+    assert len(list((tmp_path / ".git" / "agentdescent-owners").iterdir())) == 1
+    assert await ledger.live_runs() == ()
+    await ledger.close()
+
+
+@pytest.mark.asyncio
+async def test_what_is_closed_while_it_opens_stays_closed(ledger):
+    other, outcome = GitLedger(ledger.path), []
+
+    async def opens():
+        with pytest.raises(LedgerClosed):
+            await other.open()
+        outcome.append("refused")
+
+    async with anyio.create_task_group() as group, ledger.locked():
+        group.start_soon(opens)
+        await anyio.sleep(0.05)
+        await other.close()
+
+    assert outcome == ["refused"]
+    assert await ledger.live_runs() == ()

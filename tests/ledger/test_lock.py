@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from agentdescent.errors import LedgerBusy
-from agentdescent.ledger.lock import Patience, WriteLock
+from agentdescent.ledger.lock import Patience, Watch, WriteLock
 from agentdescent.locks import try_seize
 
 
@@ -141,3 +141,56 @@ def test_a_file_that_cannot_be_locked_is_an_error(tmp_path):
     os.close(descriptor)
     with pytest.raises(OSError, match="Bad file descriptor"):
         try_seize(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("age", "watched", "removed"),
+    [(0, 0, False), (3, 0, True), (0, 1.9, False), (0, 2.1, True), (-3600, 2.1, True)],
+    ids=["young", "old", "watched", "watched for long", "the clock was set back"],
+)
+def test_a_lock_of_git_goes_when_it_is_old_or_was_watched_for_long(tmp_path, age, watched, removed):
+    lock = tmp_path / "dev.lock"
+    lock.touch()
+    os.utime(lock, (lock.stat().st_atime, lock.stat().st_mtime - age))
+    watch = Watch()
+
+    said = [watch.remove(lock, now) for now in (100, 100 + watched)]
+
+    assert lock.exists() is not removed
+    assert [bool(text) for text in said] == [age > 2, removed and age <= 2]
+
+
+def test_another_lock_of_git_is_watched_anew(tmp_path):
+    lock, watch = tmp_path / "dev.lock", Watch()
+    for now in range(100, 110):
+        lock.touch()
+        os.utime(lock, ns=(now, lock.stat().st_mtime_ns + now))
+        assert watch.remove(lock, now) is None
+    lock.unlink()
+    assert watch.remove(lock, 200) is None
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_who_has_waited_longer_looks_more_often(looptime):
+    patience, waits = Patience(1), []
+    while await patience.wait():
+        waits.append(looptime - sum(waits))
+    assert max(waits[:5]) > 0.001
+    assert max(waits[len(waits) // 2 :]) <= 0.0011
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_who_waits_for_something_slow_saves_its_strength(looptime):
+    patience, waits = Patience(3), 0
+    while await patience.wait(first=True):
+        waits += looptime > 1.1
+    assert 90 <= waits <= 400
+
+
+@pytest.mark.asyncio
+async def test_a_lock_may_be_waited_for_shorter_than_usual(path, rival):
+    with pytest.raises(LedgerBusy, match=r"for 0\.01 s"):
+        async with WriteLock(path, timeout=30).hold(0.01):
+            pytest.fail("not ours")

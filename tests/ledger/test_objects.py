@@ -1,3 +1,4 @@
+import errno
 import zlib
 
 import pygit2
@@ -87,3 +88,31 @@ def test_a_missing_object_is_named(objects, head, tmp_path, which):
 def test_a_blob_is_no_commit(objects, head):
     with pytest.raises(Damaged, match=f"object {head[3]} is a blob where a commit has to be"):
         objects.check_closure(head[3])
+
+
+def test_only_objects_count_as_loose(objects, head, tmp_path):
+    (tmp_path / "objects" / head[0][:2] / "tmp_obj_x").touch()
+    assert set(objects.loose()) == set(head)
+    assert objects.damaged() == []
+
+
+def test_what_is_known_to_be_sound_is_not_looked_at_nor_what_is_below_it(objects, head, tmp_path):
+    for oid in head[2:]:
+        file_of(tmp_path, oid).unlink()
+    assert objects.check_closure(head[0], sound={head[2]}) == set(head[:2])
+    assert objects.check_closure(head[0], sound={head[0]}) == set()
+    assert objects.check_closure(head[0], sound={head[1]}) == {head[0]}
+
+
+def test_a_lack_of_descriptors_is_not_taken_for_a_lack_of_objects(objects, monkeypatch):
+    monkeypatch.setattr("agentdescent.ledger.objects.probe", lambda *_, writing: errno.EMFILE)
+    with pytest.raises(OSError, match="Too many open files"):
+        objects.read("1" * 40)
+
+
+def test_the_first_parent_of_a_commit(objects, head, bare):
+    author = pygit2.Signature("a", "b", 0, 0)
+    text = f"parent {head[1]}\n"
+    child = bare.create_commit(None, author, author, text, head[1], [head[0]])
+    assert objects.parent(str(child)) == head[0]
+    assert objects.parent(head[0]) is None

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from agentdescent.errors import LedgerRefused
+from agentdescent.errors import GitError, LedgerRefused
 from agentdescent.ledger import GitLedger, Owner, owners
 from agentdescent.ledger.system import boot_id
 from support.ledgers import state_of, stored
@@ -252,3 +252,15 @@ def test_a_read_only_file_system_is_read_and_nothing_else(tmp_path, python):
     printed = python(READ_ONLY, tmp_path / "ledger").splitlines()
     hint = "check its permissions and how its file system is mounted"
     assert printed in (["no mounts"], ["({'rule': 'be brief'}, 1) () ()", hint, hint])
+
+
+@pytest.mark.asyncio
+async def test_where_no_file_can_be_made_nothing_is_opened_for_writing(ledger):
+    await ledger.close()
+    folder = ledger.path / ".git" / owners.FOLDER
+    folder.rmdir()
+    folder.symlink_to(folder)
+    other = GitLedger(ledger.path)
+    with pytest.raises(GitError, match="open failed"):
+        await other.open()
+    await other.close()
