@@ -1,6 +1,7 @@
 """The commands, their options and their help."""
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -195,9 +196,9 @@ def serve(
     """Serve the small local model in the form of the OpenAI API, until Ctrl-C."""
     output = Output(json=json)
     with answerable(debug=debug):
-        from agentdescent.cli.local_model import served  # noqa: PLC0415 - loaded when used
+        from agentdescent.cli.local_model import served, weights  # noqa: PLC0415 - loaded late
 
-        with served(port) as server:
+        with served(weights(), port) as server:
             if json:
                 JsonLines().write({"event": "Serving", "base_url": server.base_url})
             output.say(f"serving; try it with: --model local --base-url {server.base_url}")
@@ -254,5 +255,8 @@ def _close(result: EvolutionResult, output: Output) -> None:
 
 def main() -> None:
     """Carry out the command line, and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # whatever the locale, there is an output
     app(prog_name="agentdescent")
     sys.exit(Exit.OK)

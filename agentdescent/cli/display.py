@@ -10,6 +10,7 @@ from typing import TextIO
 from rich.console import Console
 
 from agentdescent.cli.board import Board
+from agentdescent.cli.endings import printable, put
 from agentdescent.cli.lines import JsonLines, PlainLines
 from agentdescent.cli.live import LiveBlock
 from agentdescent.core.events import Event
@@ -35,8 +36,7 @@ class Output:
     def say(self, text: str = "") -> None:
         """A line of prose; there is none in JSON."""
         if not self.json:
-            sys.stdout.write(f"{text}\n")
-            sys.stdout.flush()
+            put(sys.stdout, printable(text))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _IN_ADDRESS = re.compile(r"(?<=://)[^/\s@]+@")
 _LEAST_SECRET = 6
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Exit(IntEnum):
@@ -96,24 +97,30 @@ def answerable(
         except KeyboardInterrupt:
             complain("stopped before there was a result")
             raise typer.Exit(stopped.status) from None
-        except (
-            UsageError,
-            MissingPart,
-            AgentDescentError,
-            OSError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:  # noqa: BLE001 - a command line answers in one line
             if debug:
                 stderr.print_exception()
             complain(_in_words(error))
             raise typer.Exit(_status_of(error)) from None
 
 
+def put(out: TextIO, line: str) -> None:
+    """Write one line at once; if nobody reads any more, this and all others go nowhere."""
+    try:
+        out.write(f"{line}\n")
+        out.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, out.fileno())
+        os.close(nowhere)
+
+
 def complain(message: str, kind: str = "error") -> None:
     """One line on stderr, without secrets."""
     style = "bold red" if kind == "error" else "yellow"
-    text = escape(scrubbed(" ".join(message.split())))
+    text = escape(printable(" ".join(message.split())))
     stderr.print(f"[{style}]{kind}:[/] {text}")
 
 
@@ -124,6 +131,11 @@ def scrubbed(text: str) -> str:
     return _IN_ADDRESS.sub("", text)
 
 
+def printable(text: str) -> str:
+    """`text` without secrets and without what would steer a terminal."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", scrubbed(text))
+
+
 def _secrets() -> Iterator[tuple[str, str]]:
     for name, value in os.environ.items():
         if _SECRET_NAME.search(name) and len(value) >= _LEAST_SECRET:
@@ -131,25 +143,21 @@ def _secrets() -> Iterator[tuple[str, str]]:
 
 
 def _in_words(error: Exception) -> str:
-    if isinstance(error, UsageError | MissingPart | AgentDescentError):
+    if isinstance(error, UsageError | MissingPart | AgentDescentError | ValueError):
         return str(error)
-    if isinstance(error, OSError):
-        return (
-            f"{error.strerror or describe(error)}: {error.filename}"
-            if error.filename
-            else (describe(error))
-        )
-    return f"{error}" if isinstance(error, ValueError) else describe(error)
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.strerror or describe(error)}: {error.filename}"
+    return describe(error)
 
 
 def _status_of(error: Exception) -> Exit:
     match error:
         case MissingPart():
             return Exit.MISSING
-        case AgentDescentError() | OSError():
-            return Exit.FAILED
-        case _:
+        case UsageError() | TypeError() | ValueError() if not isinstance(error, AgentDescentError):
             return Exit.USAGE
+        case _:
+            return Exit.FAILED
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TextIO, cast
 
-from agentdescent.cli.endings import scrubbed
+from agentdescent.cli.endings import printable, put, scrubbed
 from agentdescent.core.events import (
     Event,
     MergeDecided,
@@ -50,8 +50,7 @@ class PlainLines:
                 pass
 
     def _say(self, line: str) -> None:
-        self._out.write(scrubbed(line) + "\n")
-        self._out.flush()
+        put(self._out, printable(line))
 
 
 def edits(report: MergeReport) -> list[str]:
@@ -82,8 +81,7 @@ class JsonLines:
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Write one object; keys that the environment holds are not in it."""
-        self._out.write(scrubbed(json.dumps(record, ensure_ascii=False)) + "\n")
-        self._out.flush()
+        put(self._out, scrubbed(json.dumps(record, ensure_ascii=False)))
 
 
 def plain(value: Any) -> Any:

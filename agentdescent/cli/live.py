@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentdescent.cli.board import Board, Budget, sparkline
-from agentdescent.cli.endings import scrubbed
+from agentdescent.cli.endings import printable
 from agentdescent.core.events import Event
 
 REDRAWS_PER_SECOND = 8
@@ -79,12 +79,12 @@ def rows(board: Board, room: int) -> Iterator[tuple[str, Text]]:
         ),
     )
     if board.last_merge:
-        yield "merge", Text(scrubbed(board.last_merge))
+        yield "merge", Text(printable(board.last_merge))
     tally = sorted(dict(board.outcomes).items())
     if any(count for _, count in tally):
         yield "outcomes", Text("  ".join(f"{name} {count}" for name, count in tally if count))
     if board.trouble:
-        yield "trouble", Text(scrubbed(board.trouble), style="yellow")
+        yield "trouble", Text(printable(board.trouble), style="yellow")
     yield "spent", Text("  ".join(map(_spent, board.budgets())) or _seconds(board.elapsed))
     if board.ended is None:
         yield "left", Text(_left(board))

@@ -12,7 +12,7 @@ from agentdescent.api import evolve
 from agentdescent.cli.board import Board
 from agentdescent.cli.display import Output, account, shown
 from agentdescent.cli.lines import JsonLines, plain
-from agentdescent.cli.local_model import NAME, served
+from agentdescent.cli.local_model import NAME, served, weights
 from agentdescent.cli.local_server import SLOTS, Counts
 from agentdescent.cli.models import Model, few_shot_runner
 from agentdescent.core.model_calls import Role
@@ -110,8 +110,9 @@ def demonstrate(seed: int, output: Output, directory: Path | None) -> EvolutionR
     """
     tasks = prices(seed, TRAIN + HELD_OUT + FRESH)
     learning, fresh = tasks[: TRAIN + HELD_OUT], tasks[TRAIN + HELD_OUT :]
+    file = weights()
     output.say(f"Starting {NAME} on one core of this machine.")
-    with served() as server, catch_warnings():
+    with served(file) as server, catch_warnings():
         filterwarnings("ignore", ".*half a reply")  # without examples it comes to no end
         run = few_shot_runner(Model("local", server.base_url, REPLY_TOKENS, 0.0), "")
         output.say(f"A problem:         {tasks[0].prompt}")

@@ -109,14 +109,13 @@ class Served:
 
 
 @contextmanager
-def served(port: int = 0) -> Generator[Served]:
-    """Serve the model while the block lasts; port 0 is any free one.
+def served(file: Path, port: int = 0) -> Generator[Served]:
+    """Serve the model in `file` while the block lasts; port 0 is any free one.
 
     Raises:
-        MissingPart: If the engine or the weights are not installed.
         OSError: If it could not be started.
     """
-    command = [sys.executable, "-m", _SERVER, str(weights()), str(port)]
+    command = [sys.executable, "-m", _SERVER, str(file), str(port)]
     with ExitStack() as stack:
         errors = stack.enter_context(TemporaryFile("w+", encoding="utf-8", errors="replace"))
         process = stack.enter_context(

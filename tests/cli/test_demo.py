@@ -6,6 +6,7 @@ import time
 import pytest
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("seed", range(4))
 def test_goes_from_below_04_to_1_within_five_seconds(process, seed):
     began = time.monotonic()

