@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial, wraps
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 from agentdescent.assemble import carry_out
 from agentdescent.blocking import run_blocking
@@ -84,6 +84,9 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     cheap_eval_tasks: int | None = None,
     cheap_reward: Reward | None = None,
     repo_path: str | os.PathLike[str] | None = None,
+    resume: Literal["continue"] | None = None,
+    durability: Literal["process", "power"] = "process",
+    exclusive: bool = False,
     ledger: LedgerStore | None = None,
     on_round: Callable[[RoundInfo], Any] | None = None,
     on_event: Callable[[Event], Any] | Sequence[Callable[[Event], Any]] = (),
@@ -167,8 +170,15 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
         cheap_eval_tasks: Held-out tasks that rank rivals; default all.
         cheap_reward: Ranks rivals instead of `reward`, called like it; it never accepts anything.
             An output that both score is run once.
-        repo_path: Directory of the git ledger; the artifact in it is continued. Default: a scratch
+        repo_path: Directory of the git ledger. What is in it is gone on from: the artifact, and on
+            the same tasks also statistics, evidence and measurements. Default: a scratch
             ledger, removed at the end.
+        resume: "continue" finishes the run that `repo_path` holds, with its budgets and history,
+            and returns its result if it has ended; with other arguments it is refused. None begins
+            a new run from what was learned.
+        durability: What a commit survives: "process", the death of the process; "power", a power
+            failure as well, at some ten times the price.
+        exclusive: Refuse a `repo_path` that another run has open.
         ledger: A ledger of your own, instead of `repo_path`; it is opened and closed by the run.
         on_round: Called with each `RoundInfo`; an exception in it is a warning.
         on_event: One or several listeners for the event stream.

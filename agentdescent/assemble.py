@@ -2,27 +2,25 @@
 
 import math
 import random
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
+from typing import cast
 
 import anyio
-from anyio.from_thread import BlockingPortal
 
-from agentdescent import ledger
+from agentdescent import resume
 from agentdescent.agents.executor import Executor
-from agentdescent.calls import Role, RunCalls, calls_of
+from agentdescent.calls import Role, RunCalls
 from agentdescent.config import AggregatorConfig
 from agentdescent.console import log_progress, progress_on_log
-from agentdescent.core.artifact import TEXT_CONTRACT, EvolvingArtifact
+from agentdescent.core.artifact import EvolvingArtifact
 from agentdescent.core.events import ModelCalled
 from agentdescent.core.model_calls import ModelCall
-from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import Door, EvaluationFigures
-from agentdescent.core.spend import Spend, Unit
-from agentdescent.core.store import LedgerStore, Stored
+from agentdescent.core.search import Persistent
+from agentdescent.core.spend import Spend
+from agentdescent.core.store import LedgerStore, SearchStore, Stored
 from agentdescent.core.task import Task
 from agentdescent.engine.accounts import Accounts
 from agentdescent.engine.barrier_free import BarrierFree
@@ -37,24 +35,25 @@ from agentdescent.engine.loop import Parts, evolve_parts
 from agentdescent.engine.merger import Merger
 from agentdescent.engine.merging import Merging
 from agentdescent.engine.messages import Snapshot
-from agentdescent.engine.plugins import ask, first_state, render
+from agentdescent.engine.plugins import ask, render
 from agentdescent.engine.recorder import Recorder
+from agentdescent.engine.resume import Resumption
 from agentdescent.engine.rollout import Rollouts
 from agentdescent.engine.rounds import Plan, Rounds
 from agentdescent.engine.schedule import Picker, Schedule
+from agentdescent.engine.search import PAUSE_S, Search
 from agentdescent.engine.shared import Shared
 from agentdescent.engine.view import LedgerView
-from agentdescent.errors import ungrouped
 from agentdescent.evaluate.memo import Memo
 from agentdescent.evaluate.pool import EvaluationPool, widths
 from agentdescent.evaluate.verifier import Verifier
 from agentdescent.merge.aggregator import Aggregator
+from agentdescent.opening import limits, opened_calls, opened_ledger, recorded, stored_artifact
 from agentdescent.policy.governance import AuditScheduler
 from agentdescent.policy.parallel import shard_round_robin, validate_plan
 from agentdescent.policy.staleness import get_policy
 from agentdescent.request import Request
 from agentdescent.result import EvolutionResult, RoundInfo
-from agentdescent.telemetry import recording
 from agentdescent.threads import DaemonThreads, is_async, seated
 
 
@@ -66,85 +65,19 @@ async def carry_out(request: Request) -> EvolutionResult:
         stack.enter_context(seated(threads))
         if request.config.verbose:
             stack.enter_context(progress_on_log())
-        calls = RunCalls(Spend(_limits(request)), request.usage, prices=request.prices)
+        calls = RunCalls(Spend(limits(request)), request.usage, prices=request.prices)
         async with (
-            _recorded(request) as heard,
-            _open_calls(calls),
-            _open_ledger(heard) as store,
+            recorded(request) as heard,
+            opened_calls(calls),
+            opened_ledger(heard) as store,
         ):
-            stored = await _stored(heard, store)
-            parts = _Assembly(heard, store, stored, calls, threads).parts()
+            newest = await stored_artifact(heard, store)
+            resumption = await resume.found(heard, store, newest)
+            ended = resume.stored_result(resumption)
+            if ended is not None:
+                return ended
+            parts = _Assembly(heard, store, newest, resumption, calls, threads).parts()
             return await evolve_parts(parts)
-
-
-@asynccontextmanager
-async def _recorded(request: Request) -> AsyncGenerator[Request]:
-    """The same request, whose events also go to its telemetry file, if it has one."""
-    if request.telemetry is None:
-        yield request
-        return
-    config = request.config
-    about = {
-        "artifact_id": config.artifact_id,
-        "asynchronous": config.asynchronous,
-        "n_workers": config.n_workers,
-        "n_train": len(request.train),
-        "n_held_out": len(request.held_out),
-    }
-    async with recording(request.telemetry, about, request.alerts.warn) as log:
-        yield replace(request, listeners=[*request.listeners, log])
-
-
-@asynccontextmanager
-async def _open_calls(calls: RunCalls) -> AsyncGenerator[None]:
-    """Let the completions called in the block belong to `calls`, and close what they opened."""
-    with calls_of(calls), ungrouped():
-        try:
-            async with BlockingPortal() as calls.portal:
-                try:
-                    yield
-                finally:
-                    await calls.portal.stop(cancel_remaining=True)
-        finally:
-            await calls.aclose()
-
-
-@asynccontextmanager
-async def _open_ledger(request: Request) -> AsyncGenerator[LedgerStore]:
-    store = request.ledger
-    if store is None and request.repo_path is not None:
-        store = ledger.GitLedger(Path(request.repo_path))
-    if store is None:
-        async with ledger.scratch_ledger() as scratch:
-            yield scratch
-        return
-    try:
-        await store.open()
-        yield store
-    finally:
-        with anyio.CancelScope(shield=True):
-            await store.close()
-
-
-async def _stored(request: Request, store: LedgerStore) -> Stored:
-    """The artifact to go on from: what the ledger holds, else the strategy's first state."""
-    config = request.config
-    found = (await store.read()).get(config.artifact_id)
-    if found is None:
-        state = request.initial_state or first_state(request.strategy)
-        radius = config.blast_radius
-        return await store.register(Stored(config.artifact_id, state, 1, radius, TEXT_CONTRACT))
-    if request.initial_state:
-        request.alerts.warn(
-            f"initial_state is ignored: {request.repo_path or 'the ledger'} holds version "
-            f"{found.version} of {config.artifact_id!r} already; use a fresh repo_path to restart"
-        )
-    if found.blast_radius != config.blast_radius:
-        request.alerts.warn(
-            f"blast_radius={config.blast_radius} differs from the stored {found.blast_radius}; "
-            "the stricter, larger one holds"
-        )
-    return found
 
 
 class _Assembly:
@@ -154,21 +87,21 @@ class _Assembly:
         self,
         request: Request,
         store: LedgerStore,
-        stored: Stored,
+        newest: Stored,
+        resumption: Resumption | None,
         calls: RunCalls,
         threads: DaemonThreads,
     ) -> None:
         self._request = request
+        self._resumption = resumption
         self._store = store
         self._threads = threads
         config = request.config
-        state = {key: stored.state[key] for key in sorted(stored.state)}
-        rendered = render(request.strategy, state)
         listeners = [*request.listeners, *([log_progress] if config.verbose else [])]
         self._events = Events(listeners, request.on_end, request.alerts)
         if listeners:
             calls.listen(self._tell_of_call)
-        head = Head(Snapshot(stored.version, state, rendered))
+        head = self._head(newest)
         self._shared = Shared(
             head=head,
             spend=calls.spend,
@@ -187,12 +120,67 @@ class _Assembly:
         )
         self._artifact = EvolvingArtifact(
             id=config.artifact_id,
-            blast_radius=max(stored.blast_radius, config.blast_radius),
-            contract=stored.contract,
+            blast_radius=max(newest.blast_radius, config.blast_radius),
+            contract=newest.contract,
             constraints=request.constraints,
         )
         self._executor = Executor(threads, self._shared.spend, request.usage)
-        self._history: list[RoundInfo] = []
+        self._history: list[RoundInfo] = resumption.history() if resumption else []
+        self._audit = AuditScheduler()
+        self._search = self._open_search()
+
+    def _head(self, newest: Stored) -> Head:
+        """The newest version; or, to take a merge again, the one that merge began with."""
+        resumption = self._resumption
+        if resumption is None:
+            return Head(self._snapshot(newest))
+        head = Head(self._snapshot(resumption.saved.base))
+        head.restore(resumption.saved.document["parts"]["head"])
+        if resumption.base.version != resumption.saved.base.version:
+            head.publish(self._snapshot(resumption.base))
+        return head
+
+    def _snapshot(self, stored: Stored) -> Snapshot:
+        state = {key: stored.state[key] for key in sorted(stored.state)}
+        return Snapshot(stored.version, state, render(self._request.strategy, state))
+
+    def _open_search(self) -> Search | None:
+        """What saves the search, if the ledger is one that a later run may find."""
+        request, store = self._request, self._store
+        is_scratch = request.repo_path is None and request.ledger is None
+        if is_scratch or not resume.keeps_searches(store):
+            return None
+        search = Search(
+            cast("SearchStore", store),
+            resume.about(request),
+            pause=PAUSE_S if request.config.asynchronous else 0.0,
+            head=lambda: self._shared.head.snapshot,
+            spent=lambda: {"spend": self._shared.spend.dump()},
+        )
+        if self._resumption is not None:
+            search.go_on(self._resumption.evaluations, self._history)
+            search.made = self._resumption.made()
+        return search
+
+    def _go_on(self, lasting: dict[str, Persistent], merger: Merger, memo: Memo) -> None:
+        """Let a search from before go on, and have this one saved."""
+        request, shared = self._request, self._shared
+        lasting |= {"audit": self._audit, "early": shared.early, "health": shared.health}
+        if shared.experience is not None:
+            lasting["experience"] = shared.experience
+        for name, plugin in (("sampler", request.task_sampler), ("parallel", request.parallel)):
+            if hasattr(plugin, "dump"):
+                lasting[name] = cast("Persistent", plugin)
+        if self._resumption is not None:
+            self._resumption.restore(lasting)
+            merger.take_back(self._resumption.cards, again=self._resumption.merges_again)
+            memo.restore(self._resumption.evaluations)
+            if self._resumption.whole:
+                shared.spend.restore(self._resumption.saved.document["spent"]["spend"])
+        if self._search is not None:
+            self._search.keep({**lasting, "head": shared.head, "merger": merger})
+            if memo.identity.is_lasting:
+                memo.tell(self._search.evaluations.add)
 
     def _tell_of_call(self, call: ModelCall) -> None:
         self._events.emit(ModelCalled(anyio.current_time(), call))
@@ -203,7 +191,8 @@ class _Assembly:
         run = self._executor.door(request.run, counts=True, role=Role.SOLVE)
         reward = self._executor.door(request.reward, counts=False, role=Role.JUDGE)
         pool = self._pool(run, reward)
-        merging = self._merging(pool)
+        verifier = self._verifier(pool)
+        merging = self._merging(pool, verifier)
         solved = None
         if config.stop_when_solved:
             ids = frozenset(task.id for task in request.train)
@@ -214,25 +203,39 @@ class _Assembly:
         held_out = HeldOut(shared, pool, request.held_out)
         schedule = self._schedule()
         abandoned = partial(_abandoned, schedule, self._threads)
+        merger = Merger(shared, merging, held_out, journal, recorder, self._search)
+        accounts = Accounts(
+            shared,
+            held_out,
+            journal,
+            recorder,
+            usage=request.usage,
+            abandoned=abandoned,
+            threads=self._threads,
+            figures=partial(_figures, pool, request.held_out),
+        )
+        lasting: dict[str, Persistent] = {
+            "accounts": accounts,
+            "aggregator": merging,
+            "journal": journal,
+            "recorder": recorder,
+            "schedule": schedule,
+            "verifier": verifier,
+        }
+        self._go_on(lasting, merger, pool.memo)
+        if self._resumption is not None:
+            accounts.resumed_from = self._resumption.summary
         return Parts(
             shared=shared,
             schedule=schedule,
             rollouts=self._rollouts(run, reward),
             journal=journal,
-            merger=Merger(shared, merging, held_out, journal, recorder),
-            accounts=Accounts(
-                shared,
-                held_out,
-                journal,
-                recorder,
-                usage=request.usage,
-                abandoned=abandoned,
-                threads=self._threads,
-                figures=partial(_figures, pool, request.held_out),
-            ),
+            merger=merger,
+            accounts=accounts,
             events=self._events,
             store=self._store,
             evaluators=pool.open,
+            search=self._search,
             max_seconds=_seconds(config.max_seconds),
             counts=(n_train, len(request.held_out)),
         )
@@ -261,18 +264,21 @@ class _Assembly:
         door = self._executor.door(request.cheap_reward, counts=False, role=Role.JUDGE)
         return door, Memo(request.run, request.cheap_reward, request.config.evaluation_key)
 
-    def _merging(self, pool: EvaluationPool) -> Merging:
+    def _verifier(self, pool: EvaluationPool) -> Verifier:
         request, config = self._request, self._request.config
-        agg_config = request.agg_config or AggregatorConfig()
-        policy = request.staleness_policy or get_policy("guarded")
-        verifier = Verifier(
+        return Verifier(
             pool,
             request.held_out,
-            eval_waves=agg_config.eval_waves,
+            eval_waves=(request.agg_config or AggregatorConfig()).eval_waves,
             confirm=config.confirm,
             cheap_tasks=config.cheap_eval_tasks,
             oracle_budget=config.oracle_budget,
         )
+
+    def _merging(self, pool: EvaluationPool, verifier: Verifier) -> Merging:
+        request = self._request
+        agg_config = request.agg_config or AggregatorConfig()
+        policy = request.staleness_policy or get_policy("guarded")
         view = LedgerView(
             store=self._store,
             head=self._shared.head,
@@ -282,10 +288,13 @@ class _Assembly:
             on_publish=pool.follow_head,
             round_index=lambda: len(self._history),
             emit=self._shared.emit,
+            search=self._search,
         )
         build = request.aggregator_factory or Aggregator
+        tasks = {task.id: task for task in request.train}
         return Merging(
-            ask("aggregator_factory", build, view, verifier, AuditScheduler(), agg_config, policy)
+            ask("aggregator_factory", build, view, verifier, self._audit, agg_config, policy),
+            tasks,
         )
 
     def _rollouts(self, run: Door, reward: Door) -> Rollouts:
@@ -325,18 +334,6 @@ class _Assembly:
             timeout=config.round_timeout,
             refresh_interval=config.refresh_interval,
         )
-
-
-def _limits(request: Request) -> Mapping[Unit, tuple[float | None, StopReason]]:
-    config = request.config
-    rollouts = StopReason.MAX_ITERS if config.asynchronous else StopReason.MAX_ROLLOUTS
-    return {
-        Unit.ROLLOUT: (request.rollout_budget, rollouts),
-        Unit.CALL: (config.max_calls, StopReason.MAX_CALLS),
-        Unit.ATTEMPT: (config.max_attempts, StopReason.MAX_ATTEMPTS),
-        Unit.TOKEN: (config.max_tokens, StopReason.MAX_TOKENS),
-        Unit.USD: (config.max_cost, StopReason.MAX_COST),
-    }
 
 
 def _experience(request: Request, head: Head) -> Experience | None:

@@ -109,6 +109,9 @@ class RunConfig(BaseModel):
     evaluation_key: str = ""
     shuffle: bool = False
     seed: int = 0
+    resume: Literal["continue"] | None = None
+    durability: Literal["process", "power"] = "process"
+    exclusive: bool = False
     verbose: bool = False
 
     @model_validator(mode="after")

@@ -35,6 +35,8 @@ def log_progress(event: Event) -> None:
     """An event listener: one line a round, and one for whatever went wrong."""
     match event:
         case RunStarted():
+            if event.resumed_from:
+                LOGGER.info(event.resumed_from)
             LOGGER.info("version %d at reward %s", event.version, event.initial_reward)
         case RoundEnded(info=RoundInfo() as info):
             LOGGER.info(

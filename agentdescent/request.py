@@ -138,7 +138,7 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         rollout_budget=_rollout_budget(config, script=script),
         initial_state=_initial_state(options["initial_state"]),
         repo_path=options["repo_path"],
-        ledger=_ledger(options),
+        ledger=_ledger(options, config),
         agg_config=_agg_config(options["agg_config"]),
         staleness_policy=_policy(options["staleness_policy"]),
         aggregator_factory=_optional_callable(
@@ -337,9 +337,19 @@ def _usage(usage: Any) -> Usage:
     return _given(usage, Usage)
 
 
-def _ledger(options: Mapping[str, Any]) -> LedgerStore | None:
+def _ledger(options: Mapping[str, Any], config: RunConfig) -> LedgerStore | None:
     ledger = options["ledger"]
     path = options["repo_path"]
+    asked = {
+        "resume": config.resume is not None and ledger is None,
+        "durability": config.durability != "process",
+        "exclusive": config.exclusive,
+    }
+    for name in (name for name, given in asked.items() if given and path is None):
+        raise ValueError(
+            f"{name}={options[name]!r} is about the ledger in repo_path, and there is none; give "
+            "repo_path, or set up the ledger= yourself"
+        )
     if ledger is not None and path is not None:
         raise ValueError("ledger= and repo_path= both say where the ledger is; give one of them")
     if path is not None and not os.fspath(path):

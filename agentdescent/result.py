@@ -57,6 +57,35 @@ class RoundInfo:
     blamed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ResumedFrom:
+    """What a run has gone on from.
+
+    Attributes:
+        run: The run that left it.
+        version: The version of the artifact.
+        whole: That run itself went on, with its budgets and its history; else a new one began.
+        rounds: Rounds of its history.
+        evaluations: Measurements that need not be paid for again.
+        cards: Evidence that waited for a merge.
+    """
+
+    run: str
+    version: int
+    whole: bool = False
+    rounds: int = 0
+    evaluations: int = 0
+    cards: int = 0
+
+    def __str__(self) -> str:
+        """One line for people."""
+        goes_on = "continues" if self.whole else "starts from what was learned by"
+        return (
+            f"{goes_on} run {self.run}: version {self.version}, {self.rounds} rounds, "
+            f"{self.evaluations} evaluations, {self.cards} waiting proposals"
+        )
+
+
 @dataclass(slots=True)
 class EvolutionResult:
     """The evolved artifact and an honest account of how it came about.
@@ -91,8 +120,10 @@ class EvolutionResult:
         parts: What `final_reward` is made of, where the reward returned a `Scored` with parts: the
             mean of each by its name, over the held-out tasks that have it.
         forced_refreshes: Always 0.
-        stragglers: Always 0 without duration estimates.
+        stragglers: Rollouts that took far longer than predicted and than nine in ten others, and
+            those that were cut at a turn.
         events_dropped: Events that slow listeners lost.
+        resumed_from: What the run has gone on from beside the artifact, or None.
     """
 
     state: Mapping[str, Any]
@@ -123,6 +154,7 @@ class EvolutionResult:
     forced_refreshes: int = 0
     stragglers: int = 0
     events_dropped: int = 0
+    resumed_from: ResumedFrom | None = None
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def outcomes(self) -> dict[str, int]:
@@ -247,6 +279,8 @@ class EvolutionResult:
         rows: list[dict[str, Any]] = record.get("history", [])
         known["history"] = [RoundInfo(**_known(RoundInfo, row)) for row in rows]
         known["usage"] = Usage.from_json(record.get("usage", {}))
+        resumed: dict[str, Any] | None = record.get("resumed_from")
+        known["resumed_from"] = resumed and ResumedFrom(**_known(ResumedFrom, resumed))
         known["stop_reason"] = StopReason(record.get("stop_reason", StopReason.ROUNDS))
         return cls(**known)
 

@@ -232,7 +232,8 @@ class LLMAgent:
     async def solve(self, rendered: str, task: Task) -> str:
         """The model's reply to the task, stripped."""
         prompt = self._solve_template.fill(artifact=rendered, prompt=task.prompt)
-        return (await self._ask(prompt)).strip()
+        reply = await self._ask(prompt)
+        return reply.stripped() if isinstance(reply, Reply) else reply.strip()
 
     async def propose(self, rendered: str, task: Task, output: Any, reward: float) -> str | None:
         """What to change, or None; see `reflector`."""

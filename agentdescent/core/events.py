@@ -21,13 +21,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(Event):
-    """The artifact to start from is known and, if possible, measured."""
+    """The artifact to start from is known and, if possible, measured.
+
+    Attributes:
+        resumed_from: What the run has gone on from, in one line; "" if from nothing.
+    """
 
     artifact_id: str
     version: int
     initial_reward: float | None
     n_train: int
     n_held_out: int
+    resumed_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)

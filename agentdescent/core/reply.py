@@ -71,6 +71,16 @@ class Reply(str):
         reply.seconds = seconds
         return reply
 
+    def stripped(self) -> "Reply":
+        """The same without white space around the text."""
+        return Reply(
+            self.strip(),
+            cut=self.cut,
+            finish_reason=self.finish_reason,
+            tokens=self.tokens,
+            seconds=self.seconds,
+        )
+
 
 def is_cut(output: object) -> bool:
     """True of a reply that ran into its length limit: no answer, whatever its text says."""

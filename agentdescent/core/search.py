@@ -8,12 +8,16 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.task import Task
 
 
-class Persistent(Protocol):
-    """Something whose state outlives the process. Samplers, plans and aggregators may be one."""
+class Dumping(Protocol):
+    """Something that can write down its state."""
 
     def dump(self) -> Any:
         """The state as JSON values; cheap, and unaffected by what happens afterwards."""
         ...
+
+
+class Persistent(Dumping, Protocol):
+    """Something whose state outlives the process. Samplers, plans and aggregators may be one."""
 
     def restore(self, saved: Any, /) -> None:
         """Go on from what `dump` gave, perhaps in another process."""

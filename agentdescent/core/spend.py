@@ -94,6 +94,15 @@ class Spend:
         self._reserved[unit] = max(0, self._reserved[unit] - held)  # floats do not sum to 0
         self._spent[unit] += amount
 
+    def dump(self) -> dict[str, float]:
+        """What is spent for certain, as JSON values."""
+        return {str(unit): amount for unit, amount in self._spent.items()}
+
+    def restore(self, saved: Mapping[str, float]) -> None:
+        """Go on from what `dump` gave."""
+        for unit in Unit:
+            self._spent[unit] += saved.get(unit, 0)
+
     def release(self, unit: Unit) -> None:
         """Give one reserved `unit` back, because the work failed."""
         self._spent[unit] -= 1

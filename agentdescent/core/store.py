@@ -1,6 +1,6 @@
 """What a ledger stores, and what it must do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -61,15 +61,15 @@ class SavedSearch:
         run: The run that wrote it.
         document: The last one it wrote.
         pages: Every page it wrote, by name.
-        base: The artifact at the version the document names as its head.
-        is_newest: Nobody but that run has changed the artifact since.
+        base: The artifact at the version that the document names as its `head`.
+        commits: What has been committed since, oldest first: commit id and artifact.
     """
 
     run: str
     document: Mapping[str, Any]
     pages: Mapping[str, bytes]
     base: Stored
-    is_newest: bool
+    commits: Sequence[tuple[str, Stored]] = ()
 
 
 class LedgerStore(Protocol):
@@ -117,11 +117,6 @@ class LedgerStore(Protocol):
 
 class SearchStore(LedgerStore, Protocol):
     """A ledger that also keeps, for each run, the state of its search."""
-
-    @property
-    def run(self) -> str:
-        """The name under which this run saves; no other run has it."""
-        ...
 
     async def adopt(self, artifact_id: str) -> SavedSearch | None:
         """The newest state of a search for the artifact whose run is no longer alive, or None.

@@ -1,6 +1,7 @@
 """The accounts: what the books of a run say in the end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import EvaluationFigures
@@ -12,7 +13,7 @@ from agentdescent.engine.messages import Snapshot
 from agentdescent.engine.recorder import Recorder
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import describe
-from agentdescent.result import EvolutionResult
+from agentdescent.result import EvolutionResult, ResumedFrom
 from agentdescent.threads import DaemonThreads
 from agentdescent.usage import Usage
 
@@ -28,6 +29,7 @@ class Accounts:
     Attributes:
         artifact_id: The artifact.
         initial_reward: Held-out reward of the artifact the run began with, or None.
+        resumed_from: What the run has gone on from, or None.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Accounts:
     ) -> None:
         self.artifact_id: str = recorder.artifact_id
         self.initial_reward: float | None = None
+        self.resumed_from: ResumedFrom | None = None
         self._began_with: Snapshot = shared.head.snapshot
         self._shared = shared
         self._held_out = held_out
@@ -79,6 +82,14 @@ class Accounts:
         result = self._draw_up(StopReason.ERROR)
         result.error = describe(error)
         return result
+
+    def dump(self) -> dict[str, Any]:
+        """What the run began with, as JSON values."""
+        return {"initial_reward": self.initial_reward}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self.initial_reward = saved["initial_reward"]
 
     @property
     def has_committed(self) -> bool:
@@ -143,6 +154,7 @@ class Accounts:
             error=describe(error) if reason is StopReason.ERROR and error is not None else None,
             stop_reason=reason,
             initial_reward=self.initial_reward,
+            resumed_from=self.resumed_from,
             version=head.version,
             late_outcomes=self._recorder.late_outcomes(),
             warnings=self._shared.alerts.messages,

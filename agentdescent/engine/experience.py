@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agentdescent.core.diff import Diff, State
@@ -128,6 +128,23 @@ class Experience:
                 for edit in report.accepted.edits():
                     self._forgive(edit.ops)
 
+    def dump(self) -> dict[str, Any]:
+        """Proposals that were rejected or wait for a merge, as JSON values."""
+        return {
+            "fresh": [[*order, _dumped(memory)] for order, memory in self._fresh],
+            "rejected": [_dumped(memory) for memory in self._rejected.values()],
+            "unjudged": [_dumped(memory) for memory in self._unjudged.values()],
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave."""
+        self._fresh = [((worker, serial), _loaded(it)) for worker, serial, it in saved["fresh"]]
+        for record in saved["rejected"]:
+            self._reject(_loaded(record))
+        for record in saved["unjudged"]:
+            memory = _loaded(record)
+            _put(self._unjudged, _signature(memory.ops), memory, UNJUDGED)
+
     def _proposed(self, diff: Diff) -> list[_Memory]:
         """The proposals behind an edit, which may have been moved to a newer version."""
         names = dict.fromkeys(_signature(edit.ops) for edit in diff.edits())
@@ -175,6 +192,20 @@ def _memory(report: Report, why: Rejection) -> _Memory:
     ticket = report.ticket
     ops: Mapping[str, Any] = report.card.diff.ops if report.card else {}
     return _Memory(why, ticket.task.id, ticket.snapshot.version, ops)
+
+
+def _dumped(memory: _Memory) -> dict[str, Any]:
+    return {
+        "rejection": asdict(memory.rejection),
+        "task_id": memory.task_id,
+        "version": memory.version,
+        "ops": dict(memory.ops),
+    }
+
+
+def _loaded(record: Mapping[str, Any]) -> _Memory:
+    why = Rejection(**record["rejection"])
+    return _Memory(why, record["task_id"], record["version"], record["ops"])
 
 
 def _signature(ops: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from agentdescent.engine.merger import Merger
 from agentdescent.engine.messages import Report
 from agentdescent.engine.rollout import Rollouts
 from agentdescent.engine.schedule import Schedule
+from agentdescent.engine.search import Search
 from agentdescent.engine.shared import Shared
 from agentdescent.engine.worker import work
 from agentdescent.errors import BackendError, ContractError, LedgerError, ungrouped
@@ -38,6 +39,7 @@ class Parts:
         events: The listeners.
         store: The ledger.
         evaluators: Runs the evaluator tasks while it is entered.
+        search: Saves what the next run has to know; None if nobody could find it.
         max_seconds: The time limit, or None.
         counts: (training tasks, held-out tasks).
     """
@@ -51,6 +53,7 @@ class Parts:
     events: Events
     store: LedgerStore
     evaluators: Callable[[], AbstractAsyncContextManager[object]]
+    search: Search | None
     max_seconds: float | None
     counts: tuple[int, int]
 
@@ -82,9 +85,22 @@ async def _told(parts: Parts) -> EvolutionResult:
             await _evolve(parts)
             result = await parts.accounts.result(parts.store)
             result.events_dropped = parts.events.dropped
+            await _save_the_end(parts, result)
             await parts.events.finish(RunEnded(anyio.current_time(), result))
             return result
     raise _cut_off()
+
+
+async def _save_the_end(parts: Parts, result: EvolutionResult) -> None:
+    if parts.search is None or isinstance(parts.shared.stop.error, LedgerError):
+        return
+    try:
+        await parts.search.finish(result)
+    except LedgerError as error:
+        parts.shared.alerts.warn(
+            f"how the run ended could not be saved ({error}); resume='continue' would go on from "
+            "what was saved before"
+        )
 
 
 async def _evolve(parts: Parts) -> None:
@@ -122,11 +138,17 @@ async def _within_budget(parts: Parts) -> None:
 
 
 async def _begin(parts: Parts) -> None:
-    reward = parts.accounts.initial_reward = await parts.merger.measure_seed()
+    resumed = parts.accounts.resumed_from
+    if resumed is None or not resumed.whole:
+        parts.accounts.initial_reward = await parts.merger.measure_seed()
+    reward = parts.accounts.initial_reward
+    if parts.search is not None:
+        await parts.search.begin()
     if parts.shared.emit is not None:
         version = parts.shared.head.snapshot.version
         name = parts.accounts.artifact_id
-        parts.shared.emit(RunStarted(anyio.current_time(), name, version, reward, *parts.counts))
+        began = (anyio.current_time(), name, version, reward, *parts.counts)
+        parts.shared.emit(RunStarted(*began, resumed_from=str(resumed or "")))
 
 
 async def _work_and_merge(

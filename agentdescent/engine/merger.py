@@ -1,7 +1,7 @@
 """The merger task: gather, ingest, step, measure, record."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -9,9 +9,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.outcomes import SPENT, MergeOutcome, MergeReport
-from agentdescent.core.search import dump_card, load_cards
+from agentdescent.core.search import dump_card
 from agentdescent.core.spend import Exhausted
-from agentdescent.core.task import Task
 from agentdescent.engine.health import doubled
 from agentdescent.engine.held_out import HeldOut
 from agentdescent.engine.journal import Journal
@@ -20,6 +19,7 @@ from agentdescent.engine.messages import Report
 from agentdescent.engine.plugins import plugin_error
 from agentdescent.engine.recorder import Recorder
 from agentdescent.engine.schedule import Schedule
+from agentdescent.engine.search import Search
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import (
     CASConflict,
@@ -50,13 +50,16 @@ class Merger:
         held_out: HeldOut,
         journal: Journal,
         recorder: Recorder,
+        search: Search | None = None,
     ) -> None:
         self._shared = shared
         self._merging = merging
         self._held_out = held_out
         self._journal = journal
         self._recorder = recorder
+        self._search = search
         self._cards: deque[EvidenceCard] = deque()
+        self._takes_again = False
         self._failures = 0
         self._busy = 0
 
@@ -68,6 +71,8 @@ class Merger:
 
     async def run(self, schedule: Schedule, inbox: MemoryObjectReceiveStream[Report]) -> None:
         """Merge batch after batch until the schedule is spent."""
+        if self._takes_again:
+            await self._sweep(())
         while True:
             try:
                 batch = await schedule.gather(inbox)
@@ -105,12 +110,16 @@ class Merger:
             self._take(report)
         if self._shared.experience is not None:
             self._shared.experience.settle()
+        if self._search is not None:
+            self._search.begin_merge()
         merged = await self._merge(self._merging.step)
         if merged or not self._shared.sweeps:
             reward = await self._held_out.measure()
             if reward is not None:
-                await self._recorder.end_round(reward)
+                info = await self._recorder.end_round(reward)
                 self._observe(reward)
+                if self._search is not None:
+                    await self._search.end_round(info)
         self._journal.stop_if_solved()
         if self._failures:
             await self._shared.stop.within(doubled(1.0, self._failures, PAUSE_MAX_S))
@@ -119,10 +128,11 @@ class Merger:
         """The cards that the aggregator has not taken yet."""
         return [dump_card(card) for card in self._cards]
 
-    def restore(self, saved: Sequence[Mapping[str, Any]], tasks: Mapping[str, Task]) -> None:
-        """Go on from what `dump` gave; `tasks` are all training tasks by id."""
-        self._cards.extend(load_cards(saved, tasks))
-        self._journal.in_flight += len(saved)
+    def take_back(self, cards: Sequence[EvidenceCard], *, again: bool) -> None:
+        """Go on with cards that a run before this one has left; `again` merges before all else."""
+        self._cards.extend(cards)
+        self._journal.in_flight += len(cards)
+        self._takes_again = again
 
     def _take(self, report: Report) -> None:
         if report.candidate is not None:

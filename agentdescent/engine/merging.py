@@ -1,11 +1,12 @@
 """An aggregator, reference or custom, as the merger drives it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentdescent.core.contracts import require_methods
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.outcomes import MergeReport
+from agentdescent.core.task import Task
 from agentdescent.engine.plugins import ask
 from agentdescent.errors import AggregatorContractError
 from agentdescent.threads import DaemonThreads, invoke, noting_abandoned_hooks
@@ -20,9 +21,11 @@ class Merging:
         name: The aggregator's class.
     """
 
-    def __init__(self, aggregator: Any) -> None:
+    def __init__(self, aggregator: Any, tasks: Mapping[str, Task] | None = None) -> None:
+        """Check the aggregator; `tasks` are all training tasks, by id."""
         require_methods("aggregator_factory must return an aggregator, which", aggregator, METHODS)
         self._aggregator = aggregator
+        self._tasks = tasks or {}
         self._left_behind: list[DaemonThreads] = []
         self.name: str = type(aggregator).__qualname__
 
@@ -56,6 +59,17 @@ class Merging:
         finalize = self._optional("finalize")
         if finalize is not None:
             await self._call(finalize)
+
+    def dump(self) -> Any:
+        """What the aggregator knows, as JSON values; None if it does not say."""
+        dump = self._optional("dump")
+        return None if dump is None else ask("aggregator", dump)
+
+    def restore(self, saved: Any) -> None:
+        """Let the aggregator go on from what it has dumped; it is given the training tasks, too."""
+        restore = self._optional("restore")
+        if restore is not None and saved is not None:
+            ask("aggregator", restore, saved, self._tasks)
 
     def pending(self) -> int:
         """Cards that wait for a merge, as far as the aggregator tells."""

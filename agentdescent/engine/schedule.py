@@ -35,6 +35,14 @@ class Schedule(Protocol):
         """True when a merge needs `report`: a diff; in rounds also the end of a unit."""
         ...
 
+    def dump(self) -> Any:
+        """How far it has come, as JSON values."""
+        ...
+
+    def restore(self, saved: Any, /) -> None:
+        """Go on from what `dump` gave."""
+        ...
+
     async def gather(self, inbox: MemoryObjectReceiveStream[Report], /) -> Sequence[Report]:
         """Wait for the reports that make up one merge, in the order they are judged in.
 

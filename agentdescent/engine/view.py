@@ -16,6 +16,7 @@ from agentdescent.core.store import CommitNote, LedgerStore, Stored
 from agentdescent.engine.head import Head
 from agentdescent.engine.messages import Snapshot
 from agentdescent.engine.plugins import render
+from agentdescent.engine.search import Search
 from agentdescent.errors import CASConflict, ContractError, ContractRejected
 from agentdescent.threads import either
 
@@ -23,7 +24,7 @@ from agentdescent.threads import either
 class LedgerView:
     """Joins the ledger and the head, so that they never disagree about what is newest."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - it joins what else knows nothing of each other
         self,
         *,
         store: LedgerStore,
@@ -34,6 +35,7 @@ class LedgerView:
         on_publish: Callable[[Snapshot], None],
         round_index: Callable[[], int],
         emit: Emit | None,
+        search: Search | None = None,
     ) -> None:
         self._store = store
         self._head = head
@@ -42,6 +44,7 @@ class LedgerView:
         self._runtime = runtime
         self._on_publish = on_publish
         self._round_index = round_index
+        self._save = store.commit if search is None else search.commit
         self._emit = emit
 
     @property
@@ -128,7 +131,7 @@ class LedgerView:
         self, entry: Stored, note: CommitNote, next_head: Snapshot
     ) -> tuple[str, int]:
         with anyio.CancelScope(shield=True):
-            commit = await self._store.commit(entry, entry.version, note)
+            commit = await self._save(entry, entry.version, note)
             self._head.publish(next_head, own=True)
             self._on_publish(next_head)
             if self._emit is not None:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -86,6 +86,8 @@ class Memo:
         self._capacity = capacity
         self._pages: dict[bytes, Page] = {}
         self._pinned = b""
+        self._on_store: Callable[[Sequence[Any]], object] | None = None
+        self._passing: set[bytes] = set()
         self._size = 0
         self._task_keys: dict[Task, tuple[Mapping[str, Any], bytes]] = {}
 
@@ -111,8 +113,11 @@ class Memo:
         known = self._task_keys.get(task)
         if known is not None and known[0] is task.meta:
             return known[1]
-        digest = task_key(task).digest
+        key = task_key(task)
+        digest = key.digest
         self._task_keys[task] = (task.meta, digest)
+        if not key.is_lasting:
+            self._passing.add(digest)
         return digest
 
     def store(self, digest: bytes, task: bytes, repeat: int, value: float) -> None:
@@ -122,6 +127,20 @@ class Memo:
         self._size += draws[repeat] is None
         draws[repeat] = value
         self._evict()
+        if self._on_store is not None and task not in self._passing:
+            self._on_store((digest.hex(), task.hex(), repeat, value))
+
+    def tell(self, listener: Callable[[Sequence[Any]], object]) -> None:
+        """Give `listener` every measurement from now on that means the same in a later process.
+
+        Each is (hex digest of the artifact, hex digest of the task, repeat, value).
+        """
+        self._on_store = listener
+
+    def restore(self, entries: Iterable[Sequence[Any]]) -> None:
+        """Remember what another process has measured, in the form that `tell` gives."""
+        for digest, task, repeat, value in entries:
+            self.store(bytes.fromhex(digest), bytes.fromhex(task), repeat, value)
 
     def note_parts(self, key: Key, parts: Mapping[str, float]) -> None:
         """Keep what a measurement is made of; it goes with the artifact."""

@@ -1,8 +1,9 @@
 """The verifier: what an aggregator asks about artifacts, answered by the evaluation pool."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agentdescent.core.artifact import EvolvingArtifact
 from agentdescent.core.evidence import TIE
@@ -195,6 +196,22 @@ class Verifier:
         after = await self.evaluate(candidate, self.held_out)
         whole = _Trial(self.held_out, before, verdict.bar, after).verdict()
         return replace(whole, accepted=again.accepted, probability=again.probability)
+
+    def dump(self) -> dict[str, Any]:
+        """What it ranks rivals on, and what of its budget is spent, as JSON values."""
+        return {
+            "ranking": [task.id for task in self.ranking] if self._is_ranked else None,
+            "oracle": self.budget.oracle_calls_used,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what `dump` gave, with the same held-out tasks."""
+        self.budget.oracle_calls_used += saved["oracle"]
+        self.budget.oracle_calls_remaining -= saved["oracle"]
+        if saved["ranking"] is not None:
+            by_id = {task.id: task for task in self.held_out}
+            self.ranking = tuple(by_id[name] for name in saved["ranking"])
+            self._is_ranked = True
 
     def _ranked(self) -> Sequence[Task]:
         """The ranking subset, chosen now if the head's values are known."""

@@ -26,6 +26,10 @@ class Step(StrEnum):
     BRANCH_MOVED = "commit.branch-moved"
     BRANCH_SYNCED = "commit.branch-synced"
 
+    SEARCH_WRITTEN = "save.search-written"
+    SEARCH_MOVED = "save.search-moved"
+    SEARCH_PRUNED = "save.search-pruned"
+
     PACK_BUILT = "compact.pack-built"
     PACK_MOVED = "compact.pack-moved"
     PACK_INDEXED = "compact.pack-indexed"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 
 import anyio
 
-from agentdescent.core.store import CommitNote, Stored
+from agentdescent.core.store import CommitNote, SavedSearch, SearchSave, Stored
 from agentdescent.errors import ContractError, LedgerBusy, LedgerClosed, LedgerError
 from agentdescent.ledger import codec
 from agentdescent.ledger.failures import Contended, translated
@@ -164,6 +164,36 @@ class GitLedger:
         """
         files = codec.encode(entry.artifact_id, entry.state)
         return await self._write("commit", lambda store: store.commit(entry, files, base, note))
+
+    async def adopt(self, artifact_id: str) -> SavedSearch | None:
+        """The newest state of a search for the artifact whose run is no longer alive, or None.
+
+        It is this run's from now on. A commit that its run did not live to acknowledge is finished.
+        """
+        async with self.locked():
+            alive = await self._work("look", lambda: self._ready().alive())
+            return await self._write("adopt", lambda store: store.adopt(artifact_id, alive))
+
+    async def save(self, save: SearchSave) -> None:
+        """Write the state of this run's search.
+
+        Raises:
+            ContractError: If it is not JSON; nothing was written.
+        """
+        async with self.locked():
+            await self._write("save", lambda store: store.save(save))
+
+    async def commit_with_search(
+        self, entry: Stored, base: int, note: CommitNote, save: SearchSave
+    ) -> tuple[str, int]:
+        """As `commit`, with the state of this run's search: both are there after it, or neither.
+
+        If the process dies in between, whoever adopts the search finishes the commit.
+        """
+        files = codec.encode(entry.artifact_id, entry.state)
+        return await self._write(
+            "commit", lambda store: store.commit(entry, files, base, note, save)
+        )
 
     async def promote(self, artifact_id: str) -> int | None:
         """Copy an artifact from dev to stable; return its version there, None if it is unknown.

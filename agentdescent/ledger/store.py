@@ -1,7 +1,7 @@
 """The commits of a ledger: trees, branches and their history, without any waiting."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pygit2 import GitError, Oid, Repository, Tree
 from pygit2.transaction import ReferenceTransaction
 
-from agentdescent.core.store import CommitNote, Stored
+from agentdescent.core.store import CommitNote, SavedSearch, SearchSave, Stored
 from agentdescent.ledger import codec, index, keys, message, trees
 from agentdescent.ledger.codec import Files
 from agentdescent.ledger.disk import Disk
@@ -20,6 +20,7 @@ from agentdescent.ledger.index import DEV, STABLE, Entry, Index
 from agentdescent.ledger.objects import Objects, first_parent
 from agentdescent.ledger.reader import Reader
 from agentdescent.ledger.repository import reference, signature, target, tip
+from agentdescent.ledger.searches import Searches
 from agentdescent.ledger.terms import Terms
 
 T = TypeVar("T")
@@ -27,6 +28,9 @@ T = TypeVar("T")
 _CACHED = 64
 _TREES_AND_COMMIT = 6
 """About as many objects as a commit writes beside blobs."""
+
+_SEARCH = 4
+"""About as many objects as a saved search writes beside pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Store:
         self._objects = Objects(self._git_dir, repository.odb)
         self._disk = Disk(self._git_dir, self._objects, self._terms)
         self._cache: dict[Oid, Files] = {}
+        self._searches = Searches(repository, self._git_dir, self._objects, self._disk, self._terms)
         self.n_loose: int = 0
 
     def close(self) -> None:
@@ -68,6 +73,9 @@ class Store:
             if self._disk.owes:
                 branches = (DEV, STABLE)
                 tips = {reference(branch): tip(self._repository, branch) for branch in branches}
+                search = self._searches.reference
+                if search is not None:
+                    tips[search] = target(self._repository, search)
                 self._disk.settle({name: str(commit) for name, commit in tips.items()})
         finally:
             self._repository.free()
@@ -101,8 +109,37 @@ class Store:
                 self._put(branch, view, name, Entry.of(entry, 1), files, text)
         return self.read(DEV)[name]
 
-    def commit(self, entry: Stored, files: Files, base: int, note: CommitNote) -> tuple[str, int]:
+    def save(self, save: SearchSave) -> None:
+        """Write the state of this run's search."""
+        self._searches.write(save, str(tip(self._repository, DEV)))
+        self.n_loose += len(save.pages) + _SEARCH
+
+    def adopt(self, artifact_id: str, alive: Collection[str]) -> SavedSearch | None:
+        """Take over the newest search for an artifact whose run is none of `alive`.
+
+        A commit that goes with it, and that its run did not live to put on dev, is put there.
+        """
+        found = self._searches.newest(artifact_id, alive)
+        if found is None:
+            return None
+        self._roll_forward(str(found.document["dev"]))
+        self._searches.take_over(found)
+        since = self._since(artifact_id, int(found.document["head"]))
+        (_, base), *commits = reversed(since)
+        return SavedSearch(found.run, found.document, found.pages, base, commits)
+
+    def commit(
+        self,
+        entry: Stored,
+        files: Files,
+        base: int,
+        note: CommitNote,
+        save: SearchSave | None = None,
+    ) -> tuple[str, int]:
         """Put a new state of an artifact on dev; return commit id and version.
+
+        The state of this run's search is written with it, if given: before dev is moved, so that
+        whoever finds it can finish that.
 
         Raises:
             CASConflict: If the artifact is not at version `base` there.
@@ -111,7 +148,7 @@ class Store:
         name, view = entry.artifact_id, self._view(DEV)
         index.check_base(view.index, entry, base, str(self._path))
         text = message.committed(name, base, note, self._state(view, name), entry.state)
-        made = self._put(DEV, view, name, Entry.of(entry, base + 1), files, text)
+        made = self._put(DEV, view, name, Entry.of(entry, base + 1), files, text, save)
         return str(made), base + 1
 
     def promote(self, artifact_id: str) -> int | None:
@@ -151,8 +188,38 @@ class Store:
         self._append(DEV, view, edits, text)
         return entry.version + 1
 
+    def _roll_forward(self, commit: str) -> None:
+        """Put `commit` on dev, if it was made for its tip and not put there."""
+        head = tip(self._repository, DEV)
+        with suppress(Damaged):
+            if self._objects.parent(commit) == str(head):
+                self._objects.check_closure(commit)
+                self._publish(reference(DEV), head, Oid(hex=commit), "roll forward")
+                self._disk.moved(reference(DEV))
+
+    def _since(self, artifact_id: str, version: int) -> list[tuple[str, Stored]]:
+        """The versions of an artifact on dev down to `version`, or to the oldest."""
+        found: list[tuple[str, Stored]] = []
+        commit: str | None = str(tip(self._repository, DEV))
+        while commit is not None:
+            view = self._view_at(Oid(hex=commit))
+            entry = view.index.get(artifact_id)
+            if entry is None:
+                break
+            parent = self._objects.parent(commit)
+            if not found or entry.version < found[-1][1].version:
+                found.append((commit, entry.stored(artifact_id, self._state(view, artifact_id))))
+            elif entry.version == found[-1][1].version:
+                found[-1] = (commit, found[-1][1])  # the oldest commit with it is the one made it
+            if entry.version <= version:
+                break
+            commit = parent
+        return found
+
     def _view(self, branch: str) -> View:
-        head = tip(self._repository, branch)
+        return self._view_at(tip(self._repository, branch))
+
+    def _view_at(self, head: Oid) -> View:
         with _sound(head):
             tree = self._repository[head].peel(Tree)
             return View(head, tree, index.load(trees.text(tree, index.FILE), str(self._path)))
@@ -175,7 +242,14 @@ class Store:
             del self._cache[next(iter(self._cache))]
 
     def _put(
-        self, branch: str, view: View, name: str, entry: Entry, files: Files, text: str
+        self,
+        branch: str,
+        view: View,
+        name: str,
+        entry: Entry,
+        files: Files,
+        text: str,
+        save: SearchSave | None = None,
     ) -> Oid:
         """Commit the files of one artifact on top of `view`, writing only what differs there."""
         place, before = keys.place(name), self._files(view.tree, name)
@@ -190,16 +264,20 @@ class Store:
                 if before.get(path) != content
             }
 
-        made = self._append(branch, view, _Edits(name, entry, changes), text)
+        made = self._append(branch, view, _Edits(name, entry, changes), text, save)
         below = trees.subtree(self._repository[made].peel(Tree), place)
         if below:
             self._remember(below, files)
         return made
 
-    def _append(self, branch: str, view: View, edits: _Edits, text: str) -> Oid:
+    def _append(
+        self, branch: str, view: View, edits: _Edits, text: str, save: SearchSave | None = None
+    ) -> Oid:
         """Commit on top of `view` and move the branch there."""
         made = _twice(lambda: self._write(view, edits, text))
         self._disk.written(str(made))
+        if save is not None:
+            self._searches.write(save, str(made))
         self._publish(reference(branch), view.tip, made, text)
         self._disk.moved(reference(branch))
         return made

@@ -1,5 +1,7 @@
 """Where a run lives: resuming, the scratch ledger, and the split of the tasks."""
 
+import math
+
 import pytest
 
 from agentdescent import RewardContractError, SingleSlot, Task, evolve
@@ -26,7 +28,7 @@ class Mortal(Plain):
 
 class TestResuming:
     def test_the_second_call_picks_up_what_the_first_one_committed(self):
-        mortal, plain = Mortal(lifetime=20), Plain()
+        mortal, plain = Mortal(lifetime=20), Mortal(lifetime=math.inf)
 
         with pytest.raises(RewardContractError) as died:
             evolve(

@@ -1,0 +1,209 @@
+"""The searches of the runs that share a ledger: each has a reference, beside the branches.
+
+It points to a commit without parents, whose tree holds `search.json` and the pages. Nobody but the
+run moves it, and it has no log: what it pointed to before is removed, for every state replaces the
+one before it. All names in such a tree end with the run's, so that no two runs share a tree.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pygit2 import Blob, Commit, Oid, Repository, Tree
+
+from agentdescent.core.store import SearchSave
+from agentdescent.errors import ContractError
+from agentdescent.ledger import trees
+from agentdescent.ledger.disk import Disk
+from agentdescent.ledger.failures import Damaged
+from agentdescent.ledger.faults import Step
+from agentdescent.ledger.objects import Objects
+from agentdescent.ledger.repository import signature
+from agentdescent.ledger.terms import Terms
+
+PLACE = "refs/agentdescent/search"
+_FILE = "search.json"
+_KEPT = 8
+"""Searches of dead runs that wait to be adopted, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A search that a run has left.
+
+    Attributes:
+        run: The run.
+        commit: What its reference points to.
+        document: Its last document; `dev` in it is the commit it goes with.
+        pages: Everything it wrote, by name.
+    """
+
+    run: str
+    commit: str
+    document: Mapping[str, Any]
+    pages: Mapping[str, bytes]
+
+
+class Searches:
+    """The searches in one repository. For one thread at a time, and the holder of the lock."""
+
+    def __init__(
+        self, repository: Repository, git_dir: Path, objects: Objects, disk: Disk, terms: Terms
+    ) -> None:
+        self._repository, self._git_dir = repository, git_dir
+        self._objects, self._disk = objects, disk
+        self._run, self._reach = terms.run, terms.faults.reach
+        self._tree: Tree | None = None
+        self._replaceable: dict[str, str] = {}
+
+    @property
+    def reference(self) -> str | None:
+        """The full name of this run's reference; None before it has one."""
+        return self._name(self._run) if self._replaceable else None
+
+    def write(self, save: SearchSave, dev: str) -> None:
+        """Write the state of this run's search, which goes with the commit `dev`.
+
+        Raises:
+            ContractError: If it is not JSON; nothing was written.
+        """
+        document = _encoded({**save.document, "dev": dev, "run": self._run})
+        changes = {self._path(name): self._blob(page) for name, page in save.pages.items()}
+        changes[_FILE] = self._blob(document)
+        tree = self._tree_of(trees.graft(self._repository, self._tree, changes))
+        author = signature()
+        text = f"search of run {self._run}"
+        commit = str(self._repository.create_commit(None, author, author, text, tree.id, []))
+        self._disk.written(commit)
+        self._reach(Step.SEARCH_WRITTEN)
+        self._point_to(commit)
+        self._reach(Step.SEARCH_MOVED)
+        self._replace(tree, {"commit": commit, _FILE: str(changes[_FILE])}, changes)
+
+    def newest(self, artifact_id: str, alive: Collection[str]) -> Found | None:
+        """The newest search for an artifact whose run is none of `alive`, nor this one.
+
+        Searches that are damaged, and more of them than anybody will adopt, are forgotten.
+        """
+        waiting: list[Found] = []
+        for run, commit in self._others(alive):
+            found = self._read(run, commit)
+            if found is None or len(waiting) == _KEPT:
+                self._forget(run)
+            elif found.document.get("artifact") == artifact_id:
+                waiting.append(found)
+        return waiting[0] if waiting else None
+
+    def take_over(self, found: Found) -> None:
+        """Let this run's reference point to what another has left, in place of that one's."""
+        self._point_to(found.commit)
+        self._forget(found.run)
+
+    def all(self) -> list[Found]:
+        """Every search that is intact, the newest first."""
+        runs = self._others(())
+        return [found for run, commit in runs if (found := self._read(run, commit))]
+
+    def _others(self, alive: Collection[str]) -> list[tuple[str, str]]:
+        """Run and commit of all but `alive` and this one, the newest first."""
+        found: list[tuple[int, str, str]] = []
+        for run, commit in self._references():
+            if run != self._run and run not in alive:
+                with suppress(Damaged):
+                    self._objects.read(commit)
+                    made = self._repository[commit].peel(Commit)
+                    found.append((made.commit_time, run, commit))
+        return [(run, commit) for _, run, commit in sorted(found, reverse=True)]
+
+    def _references(self) -> Iterator[tuple[str, str]]:
+        for name in self._repository.references:
+            folder, _, run = name.rpartition("/")
+            if folder == PLACE:
+                yield run, str(self._repository.references[name].target)
+
+    def _read(self, run: str, commit: str) -> Found | None:
+        """None if it is damaged, or none of ours."""
+        try:
+            self._objects.check_closure(commit)
+            tree = self._repository[commit].peel(Tree)
+            document = json.loads(trees.text(tree, _FILE))
+        except (Damaged, LookupError, ValueError):
+            return None
+        return Found(run, commit, document, dict(_pages(tree)))
+
+    def _point_to(self, commit: str) -> None:
+        """Move this run's reference as git does: a lock, the new content, a rename."""
+        file = self._git_dir / self._name(self._run)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = file.with_name(f"{file.name}.lock")
+        lock.write_text(f"{commit}\n")
+        lock.replace(file)
+        self._disk.moved(self._name(self._run))
+
+    def _forget(self, run: str) -> None:
+        with suppress(KeyError):
+            self._repository.references.delete(self._name(run))
+
+    def _replace(self, tree: Tree, made: dict[str, str], changes: Collection[str]) -> None:
+        """Remove what the reference pointed to before and does no longer."""
+        made[""] = str(tree.id)
+        for path in changes:
+            for folder in _folders(path):
+                below = trees.subtree(tree, folder)
+                if below is not None:
+                    made[folder] = str(below.id)
+        for name, oid in made.items():
+            before = self._replaceable.get(name, oid)
+            if before != oid:
+                self._objects.file(before).unlink(missing_ok=True)
+        self._reach(Step.SEARCH_PRUNED)
+        self._replaceable |= made
+        self._tree = tree
+
+    def _blob(self, content: bytes) -> Oid:
+        return self._repository.create_blob(content)
+
+    def _tree_of(self, oid: Oid) -> Tree:
+        return self._repository[oid].peel(Tree)
+
+    def _path(self, page: str) -> str:
+        """Where a page lies: a hundred of them in a folder."""
+        kind, _, number = page.rpartition("/")
+        return f"{kind}/{number[:-2]}/{number[-2:]}-{self._run}"
+
+    @staticmethod
+    def _name(run: str) -> str:
+        return f"{PLACE}/{run}"
+
+
+def _pages(tree: Tree) -> Iterator[tuple[str, bytes]]:
+    for kind in tree:
+        if isinstance(kind, Tree):
+            for folder in kind:
+                if isinstance(folder, Tree):
+                    yield from _pages_in(f"{kind.name}/{folder.name}", folder)
+
+
+def _pages_in(folder: str, tree: Tree) -> Iterator[tuple[str, bytes]]:
+    for page in tree:
+        if isinstance(page, Blob) and page.name:
+            yield f"{folder}{page.name.partition('-')[0]}", page.data
+
+
+def _folders(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(document, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise ContractError(
+            f"the state of the search cannot be saved as JSON ({error}); let dump() of samplers, "
+            "plans and aggregators return JSON values"
+        ) from None
