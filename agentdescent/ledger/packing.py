@@ -84,14 +84,14 @@ class Packer:
         """Write a pack of `oids`, on the disk before it is in its place; return its index."""
         builder = PackBuilder(self._repository)
         builder.set_threads(1)
-        names = {Oid(hex=oid) for oid in oids}
+        names = sorted(set(oids))
         for oid in names:
-            builder.add(oid)
+            builder.add(Oid(hex=oid))
         aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=self._git_dir))
         try:
             builder.write(aside)
             (index,) = aside.glob("*.idx")
-            if {Oid(hex=oid) for oid in _names(index)} != names:
+            if _names(index) != names:
                 raise GitError("a pack does not hold what was put into it")
             for file in aside.iterdir():
                 sync(file)
