@@ -167,7 +167,7 @@ class Driver:
     def power_failures(self, durability, trials=None):
         """A power failure at a random step."""
         trials = trials or (300 if self.long else 15)
-        good = stepped = told = 0
+        good = stepped = silent = 0
         for trial in range(trials):
             fine, found = self.attempt(
                 f"power failure {trial} at {durability!r}", lambda: self._power_failure(durability)
@@ -175,13 +175,13 @@ class Driver:
             good += fine
             if found:
                 stepped += found[0]
-                told += found[1]
+                silent += found[1]
         return {
             "power failures": trials,
             "durability": durability,
             "survived": good,
             "acknowledged versions lost": stepped,
-            "said so": told,
+            "times without a word": silent,
         }
 
     def _power_failure(self, durability):
@@ -198,7 +198,7 @@ class Driver:
         for leftover in (path, after):
             shutil.rmtree(leftover)
         note.unlink()
-        return done - min(version, done), bool(texts)
+        return done - min(version, done), version < done and not texts
 
     def contention(self):
         """Four processes increment one number; how long each takes to be served."""
