@@ -1,9 +1,7 @@
 """The commands that look into the ledger of a run: log, diff, show and rollback."""
 
-import os
 import sys
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentdescent.cli.display import Output
-from agentdescent.cli.endings import UsageError, answerable, scrubbed
+from agentdescent.cli.endings import UsageError, answerable, printable
 from agentdescent.cli.lines import JsonLines, plain
 from agentdescent.cli.options import EPILOG, Debug, Json
 from agentdescent.core.diff import State
@@ -61,9 +59,8 @@ def log(
     with answerable(debug=debug):
         ledger = Ledger(repo)
         versions = ledger.history(_chosen(ledger, artifact, branch), branch)[::-1][:number]
-        with _piped():
-            for version in versions:
-                _tell(version, json=json)
+        for version in versions:
+            _tell(version, json=json)
 
 
 @app.command(epilog=EPILOG)
@@ -81,11 +78,10 @@ def diff(
     with answerable(debug=debug):
         ledger = Ledger(repo)
         changes = ledger.diff(before, after, _chosen(ledger, artifact, branch), branch)
-        with _piped():
-            if json:
-                _write("Changes", plain(changes))
-            else:
-                _print(str(changes), _style)
+        if json:
+            _write("Changes", plain(changes))
+        else:
+            _print(str(changes), _style)
 
 
 @app.command(epilog=EPILOG)
@@ -107,11 +103,10 @@ def show(
         chosen = _chosen(ledger, artifact, branch)
         found = ledger.version(version, chosen, branch)
         state = ledger.at(found.number, chosen, branch)
-        with _piped():
-            if json:
-                _write("Version", {**plain(found), "artifact": chosen, "state": plain(state)})
-            else:
-                _print(_shown(found, state))
+        if json:
+            _write("Version", {**plain(found), "artifact": chosen, "state": plain(state)})
+        else:
+            _print(_shown(found, state))
 
 
 @app.command(epilog=EPILOG)
@@ -184,31 +179,14 @@ def _write(event: str, record: Mapping[str, Any]) -> None:
 
 
 def _print(text: str, style: Callable[[str], str] | None = None) -> None:
-    """Write text that came from models: harmless to a terminal, in colour if that is one."""
-    safe = "".join(
-        char if char in "\n\t" or char.isprintable() else _escaped(char) for char in text
-    )
+    """Write text, each line in the style that `style` has for it if this is a terminal."""
     if style and sys.stdout.isatty():
         console = Console(file=sys.stdout, highlight=False)
-        for line in scrubbed(safe).split("\n"):
+        for line in printable(text).split("\n"):
             console.print(Text(line, style(line)), soft_wrap=True)
     else:
-        Output().say(scrubbed(safe))
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode()
+        Output().say(text)
 
 
 def _style(line: str) -> str:
     return next((style for start, style in _STYLES.items() if line.startswith(start)), "")
-
-
-@contextmanager
-def _piped() -> Generator[None]:
-    """Whoever reads our output may stop when they have seen enough, as `head` does."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
