@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
 from typing import Any
 
 from agentdescent.core.identity import Identity, canonical_json, digest, utf8
@@ -239,5 +238,4 @@ def command_of(argument: str, command: Any) -> tuple[str, ...]:
 
 
 def _is_of_the_tree(program: str) -> bool:
-    path = PurePath(program)
-    return not path.is_absolute() and len(path.parts) > 1
+    return "/" in program and not program.startswith("/")

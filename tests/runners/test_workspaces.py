@@ -95,7 +95,7 @@ class TestLease:
     async def test_a_failed_one_is_kept_on_request(self, tmp_path):
         workspaces = Workspaces(Plain(), tmp_path, keep_failed=True)
 
-        with pytest.warns(RuntimeWarning, match="is kept in") as warned, pytest.raises(KeyError):  # noqa: PT031
+        with pytest.warns(RuntimeWarning, match="is kept in") as warned, pytest.raises(KeyError):
             async with workspaces.lease(lambda work: (work / "a").write_text("x")):
                 raise KeyError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentdescent import Task
 from agentdescent.agents.cli import cli_agent
-from agentdescent.trees import Tree, canonical
+from agentdescent.trees import canonical
 
 TASK = Task("t1", "What is it?")
 
@@ -15,7 +15,7 @@ TASK = Task("t1", "What is it?")
 def tree(executable=(), **files):
     """A rendered tree; double underscores in a name are slashes, single ones dots."""
     named = {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}
-    return canonical(Tree(named, executable))
+    return canonical(named, executable)
 
 
 def python(source, *args):
