@@ -103,6 +103,11 @@ class TestHistory:
         assert [version.added for version in Ledger(path).history("two words")] == [("b",)]
         assert len(Ledger(path).history("two\twords")) == 2
 
+    def test_a_name_may_be_longer_than_one_of_a_file(self, tmp_path):
+        make(tmp_path, FIRST, SECOND, artifact_id="long" * 100)
+        assert Ledger(tmp_path).rollback(1, "long" * 100).number == 3
+        assert Ledger(tmp_path).at(3, "long" * 100) == FIRST
+
     def test_what_a_person_commits_by_hand_is_no_version(self, path, git, tmp_path):
         git(path, "worktree", "add", "-q", tmp_path / "tree", "dev")
         (tmp_path / "tree" / "notes.md").write_text("by hand")
