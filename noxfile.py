@@ -165,6 +165,8 @@ def build(session: nox.Session) -> None:
     session.run(python, "-m", "pip", "install", "--quiet", str(wheel), external=True)
     with session.chdir(away):
         session.run(python, "-c", "import agentdescent", external=True)
+        command = str(away / "venv" / "bin" / "agentdescent")
+        session.run(command, "demo", "--quiet", external=True)
 
     shutil.unpack_archive(sdist, away)
     with session.chdir(away / sdist.name.removesuffix(".tar.gz")):

@@ -154,7 +154,7 @@ def _status_of(error: Exception) -> Exit:
     match error:
         case MissingPart():
             return Exit.MISSING
-        case UsageError() | TypeError() | ValueError() if not isinstance(error, AgentDescentError):
+        case UsageError() | ValueError() if not isinstance(error, AgentDescentError):
             return Exit.USAGE
         case _:
             return Exit.FAILED

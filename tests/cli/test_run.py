@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from agentdescent import EvolutionResult
+from agentdescent.cli.models import Model, command_completion
 from agentdescent.telemetry import read_telemetry
 
 QUICK = ("--workers", "2", "--rounds", "2", "--target", "1.0")
@@ -99,6 +100,8 @@ def test_a_malformed_line_is_named_and_nothing_starts(agentdescent, priced, tmp_
         (("--model", "m"), "either --model or --agent-command"),
         (("--agent-command", "'"), "cannot be read"),
         (("--agent-command", ""), "is empty"),
+        (("--reward", "json:absent"), "cannot be used"),
+        (("--reward", "json:JSONDecodeError"), "cannot be used"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_starts(
@@ -227,3 +230,68 @@ def test_history_is_readable_with_git(agentdescent, priced, tmp_path):
         check=True,
     ).stdout
     assert "0.000 -> 1.000" in log
+
+
+def test_a_prompt_is_a_file_or_the_text_itself(agentdescent, priced, tmp_path):
+    (tmp_path / "prompt.txt").write_text("Be exact.\n")
+    rules = ("--strategy", "rules", "--rounds", "1")
+
+    agentdescent(*priced(*rules, "--prompt", "prompt.txt", out="file"))
+    agentdescent(*priced(*rules, "--prompt", "Be brief.", out="text"))
+
+    assert (tmp_path / "file" / "artifact.txt").read_text().startswith("Be exact.\n")
+    assert (tmp_path / "text" / "artifact.txt").read_text().startswith("Be brief.\n")
+
+
+@pytest.mark.parametrize("strategy", ["single", "keyed:unit,rounding"])
+def test_other_strategies_begin_with_the_prompt(agentdescent, priced, tmp_path, strategy):
+    agentdescent(*priced("--strategy", strategy, "--prompt", "Be exact.", "--rounds", "1"))
+
+    assert (tmp_path / "out" / "artifact.txt").read_text().startswith("Be exact.")
+
+
+@pytest.mark.parametrize(
+    ("record", "words"), [("[", "is damaged"), ('{"schema": 99}', "by a newer agentdescent")]
+)
+def test_a_directory_that_cannot_be_understood_is_refused(
+    agentdescent, priced, tmp_path, record, words
+):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "run.json").write_text(record)
+
+    done = agentdescent(*priced())
+
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_equal_ids_are_refused(agentdescent, priced, tmp_path):
+    with (tmp_path / "tasks.jsonl").open("w") as file:
+        for _ in range(2):
+            file.write('{"id": "a", "prompt": "What?", "gold": "That."}\n')
+
+    done = agentdescent(*priced())
+
+    assert done.returncode == 2
+    assert "'a'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("claude -p --model haiku", ("claude", "-p", "--model", "haiku")),
+        ("codex exec", ("codex", "exec")),
+        ("my-agent --fast", ("my-agent", "--fast")),
+    ],
+)
+def test_known_agents_are_started_as_they_like_it(command, program):
+    agent = command_completion(command, ["MINE"])
+
+    assert agent.command == program
+    assert "MINE" in agent.env_passthrough
+    assert ("ANTHROPIC_API_KEY" in agent.env_passthrough) == (program[0] == "claude")
+
+
+def test_models_of_anthropic_are_asked_through_their_own_api():
+    assert Model("claude-haiku").completion().identity != Model("haiku").completion().identity
+    assert "anthropic" in Model("claude-haiku").completion().identity
