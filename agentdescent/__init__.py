@@ -26,6 +26,7 @@ from agentdescent.core.protocols import (
 from agentdescent.core.reflection import Reflection
 from agentdescent.core.scored import Scored
 from agentdescent.core.task import Task, tasks_from
+from agentdescent.core.turns import Turn
 from agentdescent.errors import (
     AgentDescentError,
     AggregatorContractError,
@@ -43,6 +44,9 @@ from agentdescent.ledger.api import Ledger
 from agentdescent.merge.aggregator import Aggregator
 from agentdescent.policy.filetree import FileTree
 from agentdescent.policy.parallel import DataParallel
+from agentdescent.policy.parallel_clusters import ClusterParallel
+from agentdescent.policy.parallel_pipeline import PipelineChain, PipelineParallel
+from agentdescent.policy.parallel_tensor import TensorParallel
 from agentdescent.policy.rewards import contains, exact_match, last_number, numeric_close
 from agentdescent.policy.sampling import DifficultyWeighted, RoundRobin
 from agentdescent.policy.staleness import get_policy
@@ -62,6 +66,7 @@ __all__ = [
     "AggregatorProtocol",
     "AppendRules",
     "BackendError",
+    "ClusterParallel",
     "Completion",
     "Contract",
     "ContractError",
@@ -84,6 +89,8 @@ __all__ = [
     "MergeOutcome",
     "MergeReport",
     "ParallelStrategy",
+    "PipelineChain",
+    "PipelineParallel",
     "PluginError",
     "ProposalContractError",
     "ProposalOutcome",
@@ -99,6 +106,8 @@ __all__ = [
     "Strategy",
     "Task",
     "TaskSampler",
+    "TensorParallel",
+    "Turn",
     "Usage",
     "WorkUnit",
     "async_evolve",

@@ -15,6 +15,7 @@ from agentdescent.calls import Role, RunCalls
 from agentdescent.config import AggregatorConfig
 from agentdescent.console import log_progress, progress_on_log
 from agentdescent.core.artifact import EvolvingArtifact
+from agentdescent.core.durations import Durations
 from agentdescent.core.events import ModelCalled
 from agentdescent.core.model_calls import ModelCall
 from agentdescent.core.protocols import Door, EvaluationFigures
@@ -22,6 +23,7 @@ from agentdescent.core.search import Persistent
 from agentdescent.core.spend import Spend
 from agentdescent.core.store import LedgerStore, SearchStore, Stored
 from agentdescent.core.task import Task
+from agentdescent.core.turns import ResumeQueue, has_turns
 from agentdescent.engine.accounts import Accounts
 from agentdescent.engine.barrier_free import BarrierFree
 from agentdescent.engine.budget import EarlyStop, Stop
@@ -126,6 +128,8 @@ class _Assembly:
         )
         self._executor = Executor(threads, self._shared.spend, request.usage)
         self._history: list[RoundInfo] = resumption.history() if resumption else []
+        self._waiting = ResumeQueue()
+        self._durations = Durations(rule=self._waiting)
         self._audit = AuditScheduler()
         self._search = self._open_search()
 
@@ -198,7 +202,7 @@ class _Assembly:
             ids = frozenset(task.id for task in request.train)
             solved = Solved(ids, config.solved_threshold, merging.pending)
         n_train = len(request.train)
-        journal = Journal(shared, solved, n_train)
+        journal = Journal(shared, solved, n_train, self._durations)
         recorder = Recorder(shared, journal, request.on_round, config.artifact_id, self._history)
         held_out = HeldOut(shared, pool, request.held_out)
         schedule = self._schedule()
@@ -247,8 +251,9 @@ class _Assembly:
             run,
             reward,
             Memo(request.run, request.reward, config.evaluation_key),
-            width=widths(len(request.held_out), is_async(request.run), config.eval_concurrency),
+            width=widths(len(request.held_out), on_the_loop, config.eval_concurrency),
             repeats=config.eval_repeats,
+        on_the_loop = is_async(request.run) or has_turns(request.run)
             jitter=random.Random(config.seed),  # noqa: S311 - it spreads retries
             emit=self._shared.emit,
             cheap=self._cheap(),
@@ -307,8 +312,11 @@ class _Assembly:
             propose=self._executor.door(
                 request.reflect or request.propose, counts=True, role=Role.REFLECT
             ),
+        turns = self._executor.course(request.run, role=Role.SOLVE)
             experience=self._shared.experience,
             strategy=request.strategy,
+            turns=turns if has_turns(request.run) else None,
+            is_overdue=_never if in_rounds else self._durations.is_overdue,
             constraints=request.constraints,
             artifact_id=config.artifact_id,
             solved_threshold=config.solved_threshold,
@@ -316,11 +324,12 @@ class _Assembly:
             slots=anyio.CapacityLimiter(config.max_concurrency) if is_bounded else None,
             leashed=in_rounds and config.round_timeout is not None,
         )
+            sections=getattr(request.parallel, "section_map", None) or {},
 
     def _schedule(self) -> Schedule:
         request, config = self._request, self._request.config
         tasks = {task.id: task for task in request.train}
-        picker = Picker(request.task_sampler, tasks)
+        picker = Picker(request.task_sampler, tasks, self._shared.head, self._waiting)
         if config.asynchronous:
             shards = shard_round_robin(list(tasks), config.n_workers)
             return BarrierFree(self._shared, picker, shards, async_ratio=config.async_ratio)
@@ -330,6 +339,7 @@ class _Assembly:
             picker,
             Plan(request.parallel, validate, config.n_workers, list(tasks)),
             n_workers=config.n_workers,
+        is_narrow = 1 < config.max_concurrency < config.n_workers
             rounds=request.rounds,
             timeout=config.round_timeout,
             refresh_interval=config.refresh_interval,
@@ -339,6 +349,7 @@ class _Assembly:
 def _experience(request: Request, head: Head) -> Experience | None:
     if request.reflect is None:
         return None
+            predict=self._durations.predict if is_narrow else None,
     config = request.config
     in_rounds = not config.asynchronous
     return Experience(head, request.strategy, config.reflect_batch, in_rounds=in_rounds)
@@ -350,6 +361,12 @@ def _seconds(limit: float | None) -> float | None:
 
 def _abandoned(schedule: Schedule, threads: DaemonThreads) -> int:
     overdue = schedule.abandoned if isinstance(schedule, Rounds) else 0
+def _never(task: Task, seconds: float) -> bool:
+    """A round cuts nobody before its deadline: what it comes to must not depend on timing."""
+    del task, seconds
+    return False
+
+
     return overdue + threads.abandoned
 
 

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from agentdescent.core.task import (
     refuse_other_than_task,
     split_held_out,
 )
+from agentdescent.core.turns import check_generators
 from agentdescent.engine.alerts import Alerts
 from agentdescent.policy.governance import assert_mutable
 from agentdescent.policy.parallel import DataParallel, refuse_unsupported
@@ -108,12 +108,14 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
     refuse_unsupported(parallel)
     sampler = _given(options["task_sampler"], RoundRobin)
     require_methods("task_sampler", sampler, ("pick", "record"))
-    inherit = getattr(sampler, "inherit_threshold", None)
-    if inherit is not None:
-        inherit(config.solved_threshold)
+    for plugin in (sampler, parallel):
+        if hasattr(plugin, "inherit_threshold"):
+            plugin.inherit_threshold(config.solved_threshold)
     check_callable("reward", options["reward"], ("task", "output"))
     train, held_out = _tasks(options["tasks"], options["reward"], config, alerts)
     preflight(options["cheap_reward"], (*train, *held_out))
+    if hasattr(parallel, "fit") and not config.asynchronous:
+        parallel = parallel.fit(strategy, [task.id for task in train], alerts.warn)
     propose = _bound(propose, strategy)
     reflect = reflect_of(propose)
     if reflect is None:
@@ -231,17 +233,8 @@ def _actor(options: Mapping[str, Any]) -> tuple[Callable[..., Any], Callable[...
         )
     check_callable("run", run, ("rendered", "task"))
     check_callable("propose", propose, ("rendered", "task", "output", "reward"))
-    for name, function in (("run", run), ("propose", propose)):
-        _refuse_generator(name, function)
+    check_generators(run, propose)
     return run, propose
-
-
-def _refuse_generator(name: str, function: Callable[..., Any]) -> None:
-    if isgeneratorfunction(function) or isasyncgenfunction(function):
-        raise TypeError(
-            f"{name} is a generator function, of which the run could use only the generator; let "
-            "it return its result, as `def` or `async def`"
-        )
 
 
 def _bound(propose: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:

@@ -164,6 +164,7 @@ class Accounts:
             rollouts=self._journal.rollouts,
             wallclock=self._recorder.elapsed(),
             rollout_seconds=self._journal.rollout_seconds,
+            stragglers=self._journal.stragglers,
             eval_seconds=figures.seconds,
             stale_considered=self._recorder.stale_considered,
             stale_discarded=self._recorder.stale_discarded,

@@ -104,7 +104,7 @@ class TestLearning:
         assert not result.resumed_from.whole
 
     async def test_a_sampler_goes_on(self, path):
-        first, second = DifficultyWeighted(), DifficultyWeighted()
+        first, second = DifficultyWeighted(discount=1), DifficultyWeighted(discount=1)
 
         for sampler, rounds in ((first, 3), (second, 1)):
             await async_evolve(
