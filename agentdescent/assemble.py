@@ -127,9 +127,9 @@ class _Assembly:
             constraints=request.constraints,
         )
         self._executor = Executor(threads, self._shared.spend, request.usage)
-        self._history: list[RoundInfo] = resumption.history() if resumption else []
         self._waiting = ResumeQueue()
         self._durations = Durations(rule=self._waiting)
+        self._history: list[RoundInfo] = resumption.history() if resumption else []
         self._audit = AuditScheduler()
         self._search = self._open_search()
 
@@ -247,13 +247,13 @@ class _Assembly:
     def _pool(self, run: Door, reward: Door) -> EvaluationPool:
         request = self._request
         config = request.config
+        on_the_loop = is_async(request.run) or has_turns(request.run)
         pool = EvaluationPool(
             run,
             reward,
             Memo(request.run, request.reward, config.evaluation_key),
             width=widths(len(request.held_out), on_the_loop, config.eval_concurrency),
             repeats=config.eval_repeats,
-        on_the_loop = is_async(request.run) or has_turns(request.run)
             jitter=random.Random(config.seed),  # noqa: S311 - it spreads retries
             emit=self._shared.emit,
             cheap=self._cheap(),
@@ -306,25 +306,25 @@ class _Assembly:
         request, config = self._request, self._request.config
         in_rounds = not config.asynchronous
         is_bounded = in_rounds and config.max_concurrency < config.n_workers
+        turns = self._executor.course(request.run, role=Role.SOLVE)
         return Rollouts(
             run=run,
+            turns=turns if has_turns(request.run) else None,
+            is_overdue=_never if in_rounds else self._durations.is_overdue,
             reward=reward,
             propose=self._executor.door(
                 request.reflect or request.propose, counts=True, role=Role.REFLECT
             ),
-        turns = self._executor.course(request.run, role=Role.SOLVE)
             experience=self._shared.experience,
             strategy=request.strategy,
-            turns=turns if has_turns(request.run) else None,
-            is_overdue=_never if in_rounds else self._durations.is_overdue,
             constraints=request.constraints,
+            sections=getattr(request.parallel, "section_map", None) or {},
             artifact_id=config.artifact_id,
             solved_threshold=config.solved_threshold,
             self_verify=config.self_verify,
             slots=anyio.CapacityLimiter(config.max_concurrency) if is_bounded else None,
             leashed=in_rounds and config.round_timeout is not None,
         )
-            sections=getattr(request.parallel, "section_map", None) or {},
 
     def _schedule(self) -> Schedule:
         request, config = self._request, self._request.config
@@ -333,26 +333,32 @@ class _Assembly:
         if config.asynchronous:
             shards = shard_round_robin(list(tasks), config.n_workers)
             return BarrierFree(self._shared, picker, shards, async_ratio=config.async_ratio)
+        is_narrow = 1 < config.max_concurrency < config.n_workers
         validate = partial(validate_plan, n_workers=config.n_workers, known_ids=tasks.keys())
         return Rounds(
             self._shared,
             picker,
             Plan(request.parallel, validate, config.n_workers, list(tasks)),
             n_workers=config.n_workers,
-        is_narrow = 1 < config.max_concurrency < config.n_workers
             rounds=request.rounds,
             timeout=config.round_timeout,
             refresh_interval=config.refresh_interval,
+            predict=self._durations.predict if is_narrow else None,
         )
 
 
 def _experience(request: Request, head: Head) -> Experience | None:
     if request.reflect is None:
         return None
-            predict=self._durations.predict if is_narrow else None,
     config = request.config
     in_rounds = not config.asynchronous
     return Experience(head, request.strategy, config.reflect_batch, in_rounds=in_rounds)
+
+
+def _never(task: Task, seconds: float) -> bool:
+    """A round cuts nobody before its deadline: what it comes to must not depend on timing."""
+    del task, seconds
+    return False
 
 
 def _seconds(limit: float | None) -> float | None:
@@ -361,12 +367,6 @@ def _seconds(limit: float | None) -> float | None:
 
 def _abandoned(schedule: Schedule, threads: DaemonThreads) -> int:
     overdue = schedule.abandoned if isinstance(schedule, Rounds) else 0
-def _never(task: Task, seconds: float) -> bool:
-    """A round cuts nobody before its deadline: what it comes to must not depend on timing."""
-    del task, seconds
-    return False
-
-
     return overdue + threads.abandoned
 
 
