@@ -101,7 +101,7 @@ class Bubblewrap:
             *(("--share-net",) if self.network else ()),
             *self._mounts(),
             *("--bind", str(space.work), WORK, "--bind", str(space.home), HOME, "--chdir", WORK),
-            "--",
+            *("--remount-ro", "/", "--"),
             *launch.command,
         )
         return replace(launch, command=command, env=env)
