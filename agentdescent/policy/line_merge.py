@@ -26,7 +26,6 @@ class Hunk:
         return inserts and self.start <= other.end and other.start <= self.end
 
 
-@lru_cache(maxsize=64)
 def merge_lines(base: str, ours: str, theirs: str) -> str | None:
     """The text with both changes to `base`; None if they overlap.
 
@@ -37,12 +36,17 @@ def merge_lines(base: str, ours: str, theirs: str) -> str | None:
         return ours
     if ours == base:
         return theirs
-    lines = lines_of(base)
-    mine, yours = hunks(lines, lines_of(ours)), hunks(lines, lines_of(theirs))
+    mine, yours = _changes(base, ours), _changes(base, theirs)
     fresh = [hunk for hunk in yours if hunk not in mine]
     if any(hunk.overlaps(other) for hunk in fresh for other in mine):
         return None
-    return "".join(_applied(lines, [*mine, *fresh]))
+    return "".join(_applied(lines_of(base), [*mine, *fresh]))
+
+
+@lru_cache(maxsize=256)
+def _changes(base: str, text: str) -> tuple[Hunk, ...]:
+    """As `hunks`; a merge of many compares each with all others."""
+    return tuple(hunks(lines_of(base), lines_of(text)))
 
 
 def lines_of(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentdescent.core.diff import Diff, Dropped, State, stable_hash
 from agentdescent.core.outcomes import ProposalOutcome
+from agentdescent.policy.line_merge import merge_lines
 
 _EMPTY = "(empty)"
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019"
@@ -67,12 +68,16 @@ class SingleSlot:
         key: The value's key in the state.
         empty_render: What `run` is given while there is no value.
         min_chars: Shorter proposals are dropped.
+        join_lines: Two proposals that change different lines are joined instead of contradicting
+            each other, and one made against an older text keeps what was changed since.
     """
 
     initial_value: str = ""
     key: str = "value"
     empty_render: str = "(no instruction yet)"
     min_chars: int = 1
+    _: KW_ONLY
+    join_lines: bool = False
 
     def keys(self) -> Sequence[str]:
         """The one key there is."""
@@ -105,6 +110,11 @@ class SingleSlot:
         if text == state.get(self.key):
             return None
         return diff_of({self.key: text}, self.key, author, base_version, target)
+
+    def merge_values(self, key: str, base: str | None, ours: str, theirs: str, /) -> str | None:
+        """The text with both changes to `base`, if that is wanted and they are of other lines."""
+        del key
+        return merge_lines(base, ours, theirs) if self.join_lines and base is not None else None
 
 
 @dataclass(frozen=True)

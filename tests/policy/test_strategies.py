@@ -51,6 +51,15 @@ class TestSingleSlot:
     def test_the_same_value_again_is_no_diff(self):
         assert diff(SingleSlot(), " Be kind. ", {"value": "Be kind."}) is None
 
+    @pytest.mark.parametrize(
+        ("join_lines", "base", "joined"),
+        [(True, "1\n2\n3", "one\n2\nthree"), (False, "1\n2\n3", None), (True, None, None)],
+    )
+    def test_changes_of_other_lines_are_joined_where_that_is_wanted(self, join_lines, base, joined):
+        slot = SingleSlot(join_lines=join_lines)
+
+        assert slot.merge_values("value", base, "one\n2\n3", "1\n2\nthree") == joined
+
     def test_a_proposal_below_the_least_length_is_dropped(self):
         assert refusal(SingleSlot(), " \n") == "0 characters are fewer than min_chars=1"
         assert refusal(SingleSlot(min_chars=5), "four") == "4 characters are fewer than min_chars=5"

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from agentdescent import FileTree, Task, evolve
+from agentdescent import FileTree, SingleSlot, Task, evolve
 from agentdescent.policy.filetree_edits import Edit, render_edits
 from agentdescent.trees import load_tree, parse_tree
 from support.directories import snapshot, write
@@ -200,3 +200,22 @@ def test_a_whole_page_of_tiny_files_is_refused():
     result, _ = round_of(flood, MONEY)
 
     assert result.outcomes() == {"constraint": 1, "committed": 1}
+
+
+def test_long_texts_may_be_joined_as_files_are():
+    waiting = ["say cents\nsay time", "say money\nsay seconds"]
+
+    def once(**options):
+        proposals = [*waiting]
+        return evolve(
+            tasks,
+            reward,
+            run=lambda rendered, task: rendered,
+            propose=lambda rendered, task, output, score: proposals.pop(0) if proposals else None,
+            strategy=SingleSlot("say money\nsay time", **options),
+            n_workers=2,
+            rounds=1,
+        )
+
+    assert once(join_lines=True).rendered == "say cents\nsay seconds"
+    assert once().rendered == "say cents\nsay time"
