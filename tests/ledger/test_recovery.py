@@ -378,3 +378,15 @@ async def test_damage_that_comes_while_a_ledger_is_open_is_repaired_by_the_next(
         again = await opened(closed)
     assert await state_of(again) == ({"n": "4"}, 5)
     await again.close()
+
+
+@pytest.mark.asyncio
+async def test_what_may_not_be_written_is_not_repaired(closed, object_of, listing, monkeypatch):
+    cut_short(object_of(closed, "dev"))
+    before = listing(closed)
+    monkeypatch.setattr("agentdescent.ledger.git.is_writable", lambda *_: False)
+    ledger = GitLedger(closed)
+    with pytest.raises(LedgerDamaged, match="is cut short"):
+        await ledger.open()
+    assert listing(closed) == before
+    await ledger.close()
