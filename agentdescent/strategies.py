@@ -2,6 +2,7 @@
 
 from agentdescent.core.diff import Diff, Dropped
 from agentdescent.core.protocols import Strategy
+from agentdescent.policy.filetree import FileTree
 from agentdescent.policy.strategies import (
     AppendRules,
     FewShot,
@@ -17,6 +18,7 @@ __all__ = [
     "Diff",
     "Dropped",
     "FewShot",
+    "FileTree",
     "KeyedRules",
     "SingleSlot",
     "Strategy",

@@ -264,8 +264,8 @@ class _Pending:
         size = _size(text)
         if size > tree.max_file_bytes:
             return f"{size} bytes are more than max_file_bytes={tree.max_file_bytes}"
-        if "\0" in text:
-            return "it is binary"
+        if "\0" in text or not _is_utf8(text):
+            return "it is binary, or no text that UTF-8 can carry"
         if path not in self._files and len(self._files) >= tree.max_files:
             return f"there are {len(self._files)} files, and max_files={tree.max_files}"
         grown = size - _size(self._files.get(path, ""))
@@ -287,14 +287,25 @@ def _replaced(old: str | None, heading: str, search: str, replace: str) -> str:
     text = section_text(old, heading) if old is not None and heading else old
     if text is None:
         raise LookupError("there is nothing to search in")
-    count = text.count(search) if search else 0
-    if count != 1:
-        raise LookupError(f"the text {search!r:.80} occurs {count} times, not once")
-    return text.replace(search, replace)
+    if "\r\n" in text and "\r" not in search:
+        search, replace = search.replace("\n", "\r\n"), replace.replace("\n", "\r\n")
+    at = text.find(search) if search else -1
+    if at < 0 or text.find(search, at + 1) >= 0:
+        problem = "does not occur" if at < 0 else "occurs more than once"
+        raise LookupError(f"the text {search!r:.80} {problem}")
+    return text[:at] + replace + text[at + len(search) :]
 
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _listing(title: str, paths: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ cards = st.builds(
     order=st.tuples(st.integers(0), st.integers(0)),
     verified=st.booleans(),
     refusals=st.integers(0),
+    base_values=st.dictionaries(st.text(), json_values, max_size=2),
 )
 
 
@@ -39,6 +40,7 @@ def test_a_card_survives_being_written_as_json(card):
     (again,) = load_cards([json.loads(json.dumps(dump_card(card)))], TASKS)
 
     assert again == card
+    assert again.base_values == card.base_values
 
 
 def test_a_task_that_is_no_longer_there_is_left_out_of_its_card():

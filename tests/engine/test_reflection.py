@@ -446,6 +446,17 @@ class TestMemory:
         [one] = memory.reflect().rejected
         assert (one.proposal, one.delta, one.reason) == ("Set x.", -0.5, "alone")
 
+    def test_an_edit_that_was_moved_is_known_by_what_was_proposed(self):
+        memory = Memory()
+        memory.propose("Set x.", x="1")
+        moved = Diff("d", "artifact", {"x": "1 and more"}, parts=(Diff("d", "x", {"x": "1"}),))
+
+        memory.experience.note_merges([MergeReport("artifact", refused=[Refusal(moved)])])
+        refused = memory.rejected()
+        memory.experience.note_merges([MergeReport("artifact", accepted=moved)])
+
+        assert (refused, memory.rejected()) == (["Set x."], [])
+
     def test_a_proposal_that_could_not_be_tried_is_not_rejected(self):
         memory = Memory()
 

@@ -57,6 +57,19 @@ class TestProposals:
 
         assert made.ops == {"SKILL.md": SKILL.replace("\none", "\n1").replace("intro", "one")}
 
+    @pytest.mark.parametrize(
+        ("old", "new"), [("one\r\ntwo\r\n", "1\r\n2\r\n"), ("one\ntwo\n", "1\n2\n")]
+    )
+    def test_line_ends_of_other_systems_do_not_hide_a_text(self, old, new):
+        made = diff(Edit("a.md", search="one\ntwo", replace="1\n2"), state={"a.md": old})
+
+        assert made.ops == {"a.md": new}
+
+    def test_a_text_that_overlaps_itself_occurs_more_than_once(self):
+        found = diff(Edit("a.md", search="aa", replace="b"), state={"a.md": "aaa"})
+
+        assert found.reason == "'a.md': the text 'aa' occurs more than once"
+
     def test_a_path_is_read_in_its_normal_form_and_the_last_edit_wins(self):
         made = diff(Edit("refs/a.md", "x"), Edit("./refs//a.md", "y"), Edit(" refs\\a.md ", "z"))
 
@@ -92,9 +105,9 @@ class TestProposals:
         [
             (Edit("refs/b.md"), "'refs/b.md': there is no such file"),
             (Edit("refs/b.md", search="a", replace="b"), "there is nothing to search in"),
-            (Edit("refs/a.md", search="z", replace="b"), "the text 'z' occurs 0 times, not once"),
-            (Edit("SKILL.md", search="o", replace="b"), "the text 'o' occurs 4 times, not once"),
-            (Edit("SKILL.md", search="", replace="b"), "the text '' occurs 0 times, not once"),
+            (Edit("refs/a.md", search="z", replace="b"), "the text 'z' does not occur"),
+            (Edit("SKILL.md", search="o", replace="b"), "the text 'o' occurs more than once"),
+            (Edit("SKILL.md", search="", replace="b"), "the text '' does not occur"),
             (Edit("SKILL.md#No", search="o", replace="b"), "there is nothing to search in"),
             (Edit("SKILL.md#No"), "there is no section 'No'"),
             (Edit("new.md#No", "x"), "there is no such file"),
@@ -136,6 +149,7 @@ class TestLimits:
             (Edit("big.md", "x" * 28_001), "28001 bytes are more than max_file_bytes=28000"),
             (Edit("big.md", "\u00e9" * 14_001), "28002 bytes are more than"),
             (Edit("binary.md", "PK\0\1"), "it is binary"),
+            (Edit("half.md", "\ud83d"), "no text that UTF-8 can carry"),
         ],
     )
     def test_a_hostile_edit_is_refused_by_name_and_the_rest_is_kept(self, edit, reason):
