@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import anyio
 
@@ -57,6 +57,7 @@ from agentdescent.policy.staleness import get_policy
 from agentdescent.request import Request
 from agentdescent.result import EvolutionResult, RoundInfo
 from agentdescent.threads import DaemonThreads, is_async, seated
+from agentdescent.usage import Usage
 
 
 async def carry_out(request: Request) -> EvolutionResult:
@@ -159,12 +160,15 @@ class _Assembly:
             resume.about(request),
             pause=PAUSE_S if request.config.asynchronous else 0.0,
             head=lambda: self._shared.head.snapshot,
-            spent=lambda: {"spend": self._shared.spend.dump()},
+            spent=self._spent,
         )
         if self._resumption is not None:
             search.go_on(self._resumption.evaluations, self._history)
             search.made = self._resumption.made()
         return search
+
+    def _spent(self) -> dict[str, Any]:
+        return {"spend": self._shared.spend.dump(), "usage": self._request.usage.as_json()}
 
     def _go_on(self, lasting: dict[str, Persistent], merger: Merger, memo: Memo) -> None:
         """Let a search from before go on, and have this one saved."""
@@ -180,7 +184,9 @@ class _Assembly:
             merger.take_back(self._resumption.cards, again=self._resumption.merges_again)
             memo.restore(self._resumption.evaluations)
             if self._resumption.whole:
-                shared.spend.restore(self._resumption.saved.document["spent"]["spend"])
+                spent: dict[str, Any] = self._resumption.saved.document["spent"]
+                shared.spend.restore(spent["spend"])
+                request.usage.absorb(Usage.from_json(spent["usage"]))
         if self._search is not None:
             self._search.keep({**lasting, "head": shared.head, "merger": merger})
             if memo.identity.is_lasting:

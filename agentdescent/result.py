@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agentdescent.core.outcomes import StopReason
+from agentdescent.core.protocols import Strategy
 from agentdescent.usage import Usage
 
 if TYPE_CHECKING:
@@ -255,6 +256,30 @@ class EvolutionResult:
             ValueError: If the file is no result, or one of a newer schema.
         """
         return cls.from_record(_object(Path(path)), os.fspath(path))
+
+    @classmethod
+    def from_ledger(
+        cls,
+        path: str | os.PathLike[str],
+        artifact_id: str = "artifact",
+        strategy: Strategy | None = None,
+    ) -> "EvolutionResult":
+        """Read what the last run in a ledger came to, whether it ended, goes on or was killed.
+
+        It takes no lock and disturbs nobody. Of a run that never ended there is what was saved with
+        its last round or commit: `stop_reason` is "interrupted" then.
+
+        Args:
+            path: The run's `repo_path`.
+            artifact_id: The artifact.
+            strategy: Renders the artifact of a run that never ended; `rendered` is "" without.
+
+        Raises:
+            LedgerError: If it cannot be read, or holds no run for the artifact.
+        """
+        from agentdescent.recall import recall  # noqa: PLC0415 - a door to what stands above
+
+        return recall(Path(path), artifact_id, strategy)
 
     @classmethod
     def from_record(

@@ -111,6 +111,16 @@ class Usage:
                 _add_request(account, call)
         _counted_within(self)
 
+    def absorb(self, earlier: "Usage") -> None:
+        """Add the sums of another account; percentiles stay those of the calls seen here."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(earlier, name))
+        for name in ("provider_calls", "usd"):
+            known = [value for value in (getattr(self, name), getattr(earlier, name)) if value]
+            setattr(self, name, sum(known) if known else getattr(self, name))
+        for role, account in earlier.roles.items():
+            self.roles.setdefault(role, Usage()).absorb(account)
+
     def estimated_cost(self, per_1m_prompt: float, per_1m_completion: float) -> float:
         """The price of the tokens, given the price of a million of each kind."""
         return (
@@ -170,6 +180,18 @@ class Usage:
         return [self, self.roles[role]]
 
 
+_SUMS = (
+    "calls",
+    "prompt_tokens",
+    "completion_tokens",
+    "seconds",
+    "failures",
+    "retries",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "unpriced_calls",
+)
 _SAMPLED = frozenset({"latency", "queued", "first_token", "call_tokens"})
 _ROLES = frozenset(map(str, Role))
 _UNKNOWN = "unknown"

@@ -20,6 +20,7 @@ from agentdescent.ledger.index import DEV, STABLE, Index
 from agentdescent.ledger.message import clean
 from agentdescent.ledger.objects import Objects, first_parent
 from agentdescent.ledger.repository import open_repository, require_ours, tip
+from agentdescent.ledger.searches import Found, load, references
 
 T = TypeVar("T")
 
@@ -209,6 +210,14 @@ class Reader:
             added=tuple(sorted(new.keys() - both)),
             removed=tuple(sorted(old.keys() - both)),
         )
+
+    def last_search(self, artifact: str) -> Found | None:
+        """The state of the last search for an artifact, whether or not its run is alive."""
+        for run, commit in references(self._repository, self._objects):
+            found = load(self._repository, self._objects, run, commit)
+            if found is not None and found.document.get("artifact") == artifact:
+                return found
+        return None
 
     def way_out(self) -> str:
         """What can be done about damage."""

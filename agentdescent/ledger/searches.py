@@ -89,8 +89,10 @@ class Searches:
         Searches that are damaged, and more of them than anybody will adopt, are forgotten.
         """
         waiting: list[Found] = []
-        for run, commit in self._others(alive):
-            found = self._read(run, commit)
+        for run, commit in references(self._repository, self._objects):
+            if run == self._run or run in alive:
+                continue
+            found = load(self._repository, self._objects, run, commit)
             if found is None or len(waiting) == _KEPT:
                 self._forget(run)
             elif found.document.get("artifact") == artifact_id:
@@ -101,38 +103,6 @@ class Searches:
         """Let this run's reference point to what another has left, in place of that one's."""
         self._point_to(found.commit)
         self._forget(found.run)
-
-    def all(self) -> list[Found]:
-        """Every search that is intact, the newest first."""
-        runs = self._others(())
-        return [found for run, commit in runs if (found := self._read(run, commit))]
-
-    def _others(self, alive: Collection[str]) -> list[tuple[str, str]]:
-        """Run and commit of all but `alive` and this one, the newest first."""
-        found: list[tuple[int, str, str]] = []
-        for run, commit in self._references():
-            if run != self._run and run not in alive:
-                with suppress(Damaged):
-                    self._objects.read(commit)
-                    made = self._repository[commit].peel(Commit)
-                    found.append((made.commit_time, run, commit))
-        return [(run, commit) for _, run, commit in sorted(found, reverse=True)]
-
-    def _references(self) -> Iterator[tuple[str, str]]:
-        for name in self._repository.references:
-            folder, _, run = name.rpartition("/")
-            if folder == PLACE:
-                yield run, str(self._repository.references[name].target)
-
-    def _read(self, run: str, commit: str) -> Found | None:
-        """None if it is damaged, or none of ours."""
-        try:
-            self._objects.check_closure(commit)
-            tree = self._repository[commit].peel(Tree)
-            document = json.loads(trees.text(tree, _FILE))
-        except (Damaged, LookupError, ValueError):
-            return None
-        return Found(run, commit, document, dict(_pages(tree)))
 
     def _point_to(self, commit: str) -> None:
         """Move this run's reference as git does: a lock, the new content, a rename."""
@@ -177,6 +147,31 @@ class Searches:
     @staticmethod
     def _name(run: str) -> str:
         return f"{PLACE}/{run}"
+
+
+def references(repository: Repository, objects: Objects) -> list[tuple[str, str]]:
+    """Run and commit of every search in a repository, the newest first."""
+    found: list[tuple[int, str, str]] = []
+    for name in repository.references:
+        folder, _, run = name.rpartition("/")
+        if folder == PLACE:
+            commit = str(repository.references[name].target)
+            with suppress(Damaged):
+                objects.read(commit)
+                made = repository[commit].peel(Commit)
+                found.append((made.commit_time, run, commit))
+    return [(run, commit) for _, run, commit in sorted(found, reverse=True)]
+
+
+def load(repository: Repository, objects: Objects, run: str, commit: str) -> Found | None:
+    """The search that `commit` holds; None if it is damaged, or none of ours."""
+    try:
+        objects.check_closure(commit)
+        tree = repository[commit].peel(Tree)
+        document = json.loads(trees.text(tree, _FILE))
+    except (Damaged, LookupError, ValueError):
+        return None
+    return Found(run, commit, document, dict(_pages(tree)))
 
 
 def _pages(tree: Tree) -> Iterator[tuple[str, bytes]]:

@@ -5,13 +5,13 @@ import shutil
 import anyio
 import pytest
 
-from agentdescent import DifficultyWeighted, Task, async_evolve
+from agentdescent import DifficultyWeighted, EvolutionResult, Task, Usage, async_evolve
 from agentdescent.core.events import RunStarted
 from agentdescent.core.store import SearchSave
-from agentdescent.errors import LedgerRefused
+from agentdescent.errors import LedgerRefused, NotInLedger
 from agentdescent.ledger import GitLedger, Step
 from support.faults import Failing
-from support.mortal import Life, saved_pairs
+from support.mortal import Life, Pairs, saved_pairs
 from support.worlds import PATIENT, Silent, World
 
 ROUNDS = {"asynchronous": False, "n_workers": 4, "max_concurrency": 4, "evaluation_key": "v1"}
@@ -34,7 +34,13 @@ def test_a_killed_run_ends_as_if_it_had_lived(tmp_path, breath):
     saved = saved_pairs(tmp_path / "copy")
     second = Life(mortal, "rounds", 0, tmp_path / "second.log")
 
+    recalled = EvolutionResult.from_ledger(tmp_path / "copy", strategy=Pairs())
+
     assert first.killed
+    assert recalled.stop_reason == "interrupted"
+    assert [round_.reasons for round_ in recalled.history] == [
+        entry["reasons"] for entry in whole.result["history"][: len(recalled.history)]
+    ]
     assert second.result == whole.result
     assert saved.isdisjoint(second.runs)
 
@@ -209,6 +215,32 @@ async def test_a_live_run_keeps_its_search_to_itself(path):
 
     assert mine is not None
     assert theirs is None
+
+
+@pytest.mark.asyncio
+async def test_a_result_can_be_read_out_of_the_ledger(path):
+    result = await async_evolve(**World().parts, **ROUNDS, rounds=2, repo_path=path)
+
+    assert EvolutionResult.from_ledger(path) == result
+
+
+@pytest.mark.asyncio
+async def test_a_ledger_without_a_run_has_no_result(path):
+    ledger = GitLedger(path)
+    await ledger.open()
+    await ledger.close()
+
+    with pytest.raises(NotInLedger, match="no run for artifact 'artifact' was saved"):
+        EvolutionResult.from_ledger(path)
+
+
+@pytest.mark.asyncio
+async def test_usage_counts_what_was_used_before(path):
+    earlier, later = Usage(calls=2, usd=0.5), Usage(calls=3, provider_calls=1)
+
+    later.absorb(earlier)
+
+    assert later == Usage(calls=5, usd=0.5, provider_calls=1)
 
 
 async def _rewrite(path, **changes):
