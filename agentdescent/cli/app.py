@@ -14,13 +14,18 @@ from agentdescent.cli.lines import JsonLines, plain
 from agentdescent.cli.options import EPILOG, Debug, Json, Quiet
 from agentdescent.result import EvolutionResult
 
+_AGENT = "The agent"
+_LEARNING = "What it learns, and from what"
+_PACE = "How it is done"
+_BUDGETS = "When this call ends"
+
 app = typer.Typer(
     name="agentdescent",
     epilog=EPILOG,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
 )
 
 app.add_typer(ledger.app)
@@ -93,56 +98,117 @@ def run(  # noqa: PLR0913 - one option each
     ],
     out: Annotated[Path, typer.Option(help="The run's directory; one there is goes on.")],
     model: Annotated[
-        str | None, typer.Option(help="The model that solves, as its provider calls it.")
+        str | None,
+        typer.Option(
+            help="The model that solves, as its provider calls it.", rich_help_panel=_AGENT
+        ),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option(help="Of an OpenAI-compatible API, up to and with /v1.")
+        str | None,
+        typer.Option(
+            help="Of an OpenAI-compatible API, up to and with /v1.", rich_help_panel=_AGENT
+        ),
     ] = None,
     agent_command: Annotated[
-        str | None, typer.Option(help='Instead of a model: a program such as "claude -p".')
+        str | None,
+        typer.Option(
+            help='Instead of a model: a program such as "claude -p".', rich_help_panel=_AGENT
+        ),
     ] = None,
     pass_env: Annotated[
-        list[str] | None, typer.Option(help="A variable that the program is given; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="A variable that the program is given; repeatable.", rich_help_panel=_AGENT
+        ),
     ] = None,
     reflect_model: Annotated[
-        str | None, typer.Option(help="Reflects, and judges, instead of the one that solves.")
+        str | None,
+        typer.Option(
+            help="Reflects, and judges, instead of the one that solves.", rich_help_panel=_AGENT
+        ),
     ] = None,
     strategy: Annotated[
-        str, typer.Option(help="What evolves: single, rules, keyed:NAME,NAME or fewshot.")
+        str,
+        typer.Option(
+            help="What evolves: single, rules, keyed:NAME,NAME or fewshot.",
+            rich_help_panel=_LEARNING,
+        ),
     ] = "rules",
     prompt: Annotated[
-        str | None, typer.Option(help="What the artifact begins with: a file, or the text itself.")
+        str | None,
+        typer.Option(
+            help="What the artifact begins with: a file, or the text itself.",
+            rich_help_panel=_LEARNING,
+        ),
     ] = None,
     reward: Annotated[
-        str, typer.Option(help="exact, contains, number, judge or module:function.")
+        str,
+        typer.Option(
+            help="exact, contains, number, judge or module:function.", rich_help_panel=_LEARNING
+        ),
     ] = "exact",
     held_out_frac: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="The share of tasks that only judge.")
+        float,
+        typer.Option(
+            min=0.01,
+            max=0.99,
+            help="The share of tasks that only judge.",
+            rich_help_panel=_LEARNING,
+        ),
     ] = 0.4,
-    seed: Annotated[int, typer.Option(help="Of the split into training and held-out tasks.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Rollouts at once.")] = 4,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Of the split into training and held-out tasks.", rich_help_panel=_LEARNING
+        ),
+    ] = 0,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Rollouts at once.", rich_help_panel=_PACE)
+    ] = 4,
     eval_concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Held-out evaluations at once.")
+        int | None, typer.Option(min=1, help="Held-out evaluations at once.", rich_help_panel=_PACE)
     ] = None,
     asynchronous: Annotated[
-        bool, typer.Option("--asynchronous/--in-rounds", help="Do workers wait for one another?")
+        bool,
+        typer.Option(
+            "--asynchronous/--in-rounds",
+            help="Do workers wait for one another?",
+            rich_help_panel=_PACE,
+        ),
     ] = False,
-    reply_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 4096,
-    temperature: Annotated[float | None, typer.Option(min=0.0, help="Of the model.")] = None,
-    target: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Stop at this held-out reward.")
+    reply_tokens: Annotated[
+        int, typer.Option(min=1, help="The longest reply.", rich_help_panel=_AGENT)
+    ] = 4096,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, help="Of the model.", rich_help_panel=_AGENT)
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Budget of this call: rounds.")] = 15,
-    max_rollouts: Annotated[int | None, typer.Option(min=1, help="Budget: rollouts.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.1, help="Budget: seconds.")] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, help="Stop at this held-out reward.", rich_help_panel=_BUDGETS
+        ),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds.", rich_help_panel=_BUDGETS)] = 15,
+    max_rollouts: Annotated[
+        int | None, typer.Option(min=1, help="Rollouts.", rich_help_panel=_BUDGETS)
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="Seconds.", rich_help_panel=_BUDGETS)
+    ] = None,
     max_calls: Annotated[
-        int | None, typer.Option(min=1, help="Budget: calls of agent and reflector.")
+        int | None,
+        typer.Option(min=1, help="Calls of agent and reflector.", rich_help_panel=_BUDGETS),
     ] = None,
     max_attempts: Annotated[
-        int | None, typer.Option(min=1, help="Budget: requests to models, retries included.")
+        int | None,
+        typer.Option(min=1, help="Requests to models, retries included.", rich_help_panel=_BUDGETS),
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Budget: tokens of models.")] = None,
-    max_cost: Annotated[float | None, typer.Option(min=0.0, help="Budget: US dollars.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of models.", rich_help_panel=_BUDGETS)
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0.0, help="US dollars.", rich_help_panel=_BUDGETS)
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,

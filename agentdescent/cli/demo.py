@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agentdescent.api import evolve
 from agentdescent.cli.board import Board
-from agentdescent.cli.display import Output, account, shown
+from agentdescent.cli.display import Output, outcome, shown
 from agentdescent.cli.problems import (
     CATEGORIES,
     PROMPT,
@@ -62,7 +62,7 @@ def _report(result: EvolutionResult, seed: int, output: Output, directory: Path 
         return
     sample = problems(convention_of(seed), seed)[0]
     output.say()
-    for line in account(result):
+    for line in outcome(result):
         output.say(line)
     output.say("\nThe prompt has become\n")
     for line in result.rendered.splitlines():
@@ -74,3 +74,5 @@ def _report(result: EvolutionResult, seed: int, output: Output, directory: Path 
     if directory is not None:
         output.say(f"How it came about:        git -C {directory} log -p dev")
     output.say(f"Another convention:       agentdescent demo --seed {seed + 1}")
+    output.say("With a real small model:  agentdescent demo --local-model")
+    output.say("With tasks of your own:   agentdescent run --help")

@@ -61,12 +61,16 @@ def is_lively(stream: TextIO) -> bool:
 
 
 def account(result: EvolutionResult) -> list[str]:
-    """What a run came to, for people."""
+    """What a run came to and what it took, for people."""
+    return [*outcome(result), result.cost_summary()]
+
+
+def outcome(result: EvolutionResult) -> list[str]:
+    """What a run came to."""
     before = "?" if result.initial_reward is None else f"{result.initial_reward:.3f}"
     ending = f"incomplete: {result.error}" if result.error else str(result.stop_reason)
     outcomes = ", ".join(f"{name} {count}" for name, count in sorted(result.outcomes().items()))
     return [
         f"held-out reward {before} -> {result.final_reward:.3f} ({ending})",
         *([f"outcomes: {outcomes}"] if outcomes else []),
-        result.cost_summary(),
     ]
