@@ -40,6 +40,9 @@ _ENVIRONMENT = (
     "TMPDIR",
 )
 
+_STATUS_BYTES = 4096
+"""More than the system tells of a process in one line."""
+
 _BAD_LUCK = {
     errno.EAGAIN,
     errno.EINTR,
@@ -327,10 +330,10 @@ def _strays_of(pid: int | None) -> Generator[list[int]]:
 
 def _left_group(pid: int) -> list[int]:
     children: dict[int, list[tuple[int, int]]] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            _, parent, group, *_ = status.read_bytes().rpartition(b")")[2].split()
-            children.setdefault(int(parent), []).append((int(status.parent.name), int(group)))
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - many at once, and fast
+        with suppress(OSError), open(f"/proc/{name}/stat", "rb", buffering=0) as status:  # noqa: PTH123
+            _, parent, group, *_ = status.read(_STATUS_BYTES).rpartition(b")")[2].split(None, 3)
+            children.setdefault(int(parent), []).append((int(name), int(group)))
     below = [(pid, pid)]
     for parent, _ in below:  # grows meanwhile
         below += children.get(parent, ())

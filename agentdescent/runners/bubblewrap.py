@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentdescent.errors import AgentError, CommandNotStarted
-from agentdescent.process import Launch, Limits, StrPath, clean_environment, run_command
+from agentdescent.process import (
+    Finished,
+    Launch,
+    Limits,
+    StrPath,
+    clean_environment,
+    run_command,
+)
 from agentdescent.runners.isolation import DEFAULT_LIMITS, Workspace
 
 WORK, HOME = "/workspace", "/home/agent"
@@ -105,6 +112,12 @@ class Bubblewrap:
             *launch.command,
         )
         return replace(launch, command=command, env=env)
+
+    def complaint(self, finished: Finished, /) -> str:
+        """What `bwrap` said, unless it was that there is no such program."""
+        said = finished.stderr
+        failed = finished.returncode == 1 and said.startswith("bwrap: ") and "execvp" not in said
+        return said if failed else ""
 
     async def clear(self, space: Workspace, /) -> None:
         """Do nothing: all processes have ended with the first one of their namespace."""

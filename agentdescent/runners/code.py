@@ -8,7 +8,7 @@ from typing import Any
 from agentdescent.core.identity import Identity, canonical_json, digest, utf8
 from agentdescent.core.reply import Reply
 from agentdescent.core.task import Task
-from agentdescent.errors import CommandNotStarted, CommandTimeout
+from agentdescent.errors import AgentError, CommandNotStarted, CommandTimeout
 from agentdescent.process import (
     MAX_OUTPUT,
     Finished,
@@ -133,11 +133,10 @@ class CodeRunner:
 
     async def _run(self, label: str, command: tuple[str, ...], space: Workspace) -> Finished | str:
         """How `command` ended, or what to say if it did not, through the candidate's own fault."""
-        launch = Launch(command, space.work, self.commands.env)
-        launch = self.workspaces.isolation.confine(launch, space)
-        timeout = self.commands.timeout
+        isolation, timeout = self.workspaces.isolation, self.commands.timeout
+        launch = isolation.confine(Launch(command, space.work, self.commands.env), space)
         try:
-            return await run_command(
+            finished = await run_command(
                 launch.command,
                 cwd=launch.cwd,
                 env=launch.env,
@@ -151,6 +150,9 @@ class CodeRunner:
             if _is_of_the_tree(command[0]) and error.attempts_made is not None:
                 return failure(label, str(error))
             raise
+        if complaint := isolation.complaint(finished):
+            raise AgentError(f"{label} could not be started: {complaint[:400]}")
+        return finished
 
 
 def code_runner(  # noqa: PLR0913 - each is one line of a call

@@ -23,6 +23,8 @@ _ENGINE_VARIABLES = (
 )
 _ITS_OWN = ("PATH", "HOME", "TMPDIR", "TMP", "TEMP")
 _PATIENCE_S = 30.0
+_ENGINE_FAILED = 125
+_ITS_WORDS = ("docker: ", "Error: ", "Unable to find image")
 _HARDENING = (
     *("--rm", "--init", "--interactive", "--read-only", "--cap-drop", "ALL"),
     *("--security-opt", "no-new-privileges"),
@@ -106,6 +108,11 @@ class Container:
         )
         env = {**_engine_environment(), **_handed_on(launch)}
         return Launch(command, launch.cwd, env)
+
+    def complaint(self, finished: Finished, /) -> str:
+        """What the engine said that could not make the container."""
+        said = finished.stderr.strip()
+        return said if finished.returncode == _ENGINE_FAILED and said.startswith(_ITS_WORDS) else ""
 
     async def clear(self, space: Workspace, /) -> None:
         """Remove what still runs; a RuntimeWarning says if the engine cannot."""

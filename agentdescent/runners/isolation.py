@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from agentdescent.process import Launch, Limits
+from agentdescent.process import Finished, Launch, Limits
 from agentdescent.runners.calling import to_the_end
 from agentdescent.runners.strays import end_strays
 
@@ -62,6 +62,10 @@ class Isolation(Protocol):
         """How to start `launch`, whose directory is `space.work`; without HOME, it gets its own."""
         ...
 
+    def complaint(self, finished: Finished, /) -> str:
+        """Why it did not even start what `finished` tells of; "" if it did."""
+        ...
+
     async def clear(self, space: Workspace, /) -> None:
         """End whatever still runs for `space`; called before it is removed."""
         ...
@@ -101,6 +105,11 @@ class Plain:
         if path is not None and path == os.environ.get("PATH"):
             env["PATH"] = _away_from_home(path, os.fspath(launch.command[0]))
         return replace(launch, env=env, limits=self.limits)
+
+    def complaint(self, finished: Finished, /) -> str:
+        """Nothing: what could not be started has raised."""
+        del finished
+        return ""
 
     async def clear(self, space: Workspace, /) -> None:
         """Kill the processes that this workspace was made for."""

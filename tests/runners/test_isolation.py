@@ -267,6 +267,19 @@ class TestRefusal:
         with pytest.raises(AgentError, match="here: No permissions to create new namespace; allow"):
             await run(SKILL, TASK)
 
+    async def test_a_namespace_that_is_refused_later_is_no_fault_of_the_candidate(self, tmp_path):
+        program = tmp_path / "bwrap"
+        program.write_text(
+            "#!/bin/sh\ncase $* in *'-- true') exit;; esac\n"
+            "echo 'bwrap: No space left on device' >&2; exit 1\n"
+        )
+        program.chmod(0o755)
+        isolation = Bubblewrap(program=str(program))
+        run = code_runner(["sh"], test_cmd=["sh"], isolation=isolation)
+
+        with pytest.raises(AgentError, match="tests could not be started: bwrap: No space left"):
+            await run(SKILL, TASK)
+
     async def test_a_single_readable_directory_must_be_in_a_list(self):
         with pytest.raises(TypeError, match="readable must be a list"):
             Bubblewrap(readable="/srv")
