@@ -12,6 +12,7 @@ from functools import partial, wraps
 
 import anyio
 import pytest
+import sniffio
 
 from agentdescent.core.leash import Leash
 from agentdescent.core.outcomes import StopReason
@@ -690,3 +691,15 @@ class TestInvoke:
 
 def _raise(error):
     raise error
+
+
+@pytest.mark.asyncio
+async def test_a_thread_may_run_a_loop_of_its_own(threads):
+    """Also where `sniffio` is installed, by which libraries tell whose loop runs."""
+
+    async def answer():
+        await anyio.sleep(0)
+        return 42
+
+    assert sniffio.current_async_library() == "asyncio"
+    assert await threads.run(anyio.run, answer) == 42

@@ -1,22 +1,22 @@
-"""The one door to OS threads: synchronous user code, and override points that are plain `def`."""
+"""Daemon threads for synchronous user code, and how user code is called on the loop."""
 
 import asyncio
 import contextvars
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from functools import partial, wraps
-from inspect import isawaitable, iscoroutine, iscoroutinefunction, ismethod
+from functools import partial
+from inspect import iscoroutine, iscoroutinefunction, ismethod
 from queue import SimpleQueue
 from types import CoroutineType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import anyio
-import anyio.from_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from agentdescent.core.leash import Leash
-from agentdescent.errors import BackendError, ungrouped
+from agentdescent.errors import BackendError
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -91,7 +91,7 @@ class DaemonThreads:
     def _begin(self, function: Callable[..., T], args: tuple[object, ...]) -> "asyncio.Future[T]":
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        context = contextvars.copy_context()
+        context = _of_a_thread()
         jobs = self._idle.pop() if self._idle else self._start()
 
         def job() -> None:
@@ -161,6 +161,15 @@ class DaemonThreads:
             done.set_result(outcome[0])
         else:
             done.set_exception(outcome[1])
+
+
+def _of_a_thread() -> contextvars.Context:
+    """A copy of the current context that does not take its thread for the one with the loop."""
+    context = contextvars.copy_context()
+    sniffio: Any = sys.modules.get("sniffio")
+    if sniffio is not None:
+        context.run(sniffio.current_async_library_cvar.set, None)
+    return context
 
 
 def _drop(value: object) -> None:
@@ -294,106 +303,3 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
         return await threads.run(function, *args)
     finally:
         threads.close()
-
-
-class _Hook(threading.local):
-    portal: anyio.from_thread.BlockingPortal | None = None
-
-
-_hook = _Hook()
-
-
-def either(
-    method: Callable[Concatenate[S, P], Awaitable[T]],
-) -> Callable[Concatenate[S, P], Any]:
-    """Let an `async def` method serve synchronous callers too.
-
-    On an event loop it returns an awaitable, in a hook thread (`invoke`) it blocks and returns the
-    plain value.
-    """
-
-    @wraps(method)
-    def call(self: S, *args: P.args, **kwargs: P.kwargs) -> Any:
-        portal = _hook.portal
-        if portal is None or loop_is_running():
-            return method(self, *args, **kwargs)
-        return on_loop(portal, partial(method, self, *args, **kwargs))
-
-    call.__dict__["serves_both"] = True
-    return call
-
-
-def on_loop(portal: anyio.from_thread.BlockingPortal, function: Callable[[], Awaitable[T]]) -> T:
-    """Have `function()` awaited on the portal's loop, and wait for it in this thread."""
-    value, error = portal.call(_carried, function)
-    if error is None:
-        return cast("T", value)
-    try:
-        raise error
-    finally:
-        del error  # else the error and this frame keep each other alive
-
-
-async def _carried(function: Callable[[], Awaitable[T]]) -> _Outcome[T]:
-    try:
-        return await function(), None
-    except anyio.get_cancelled_exc_class():
-        raise
-    except BaseException as error:  # noqa: BLE001 - raised in the hook's own thread
-        return None, error
-
-
-async def invoke(method: Callable[..., Any], *args: object) -> Any:
-    """Call an override point, be it `def` or `async def`, and return its value.
-
-    Reference implementations (`either`) and coroutine functions run on the loop. A plain `def` runs
-    in a daemon thread of its own, where `either` methods block; an awaitable that it returns is
-    awaited. Cancelled, it calls off what runs on the loop and abandons the thread.
-
-    Raises:
-        BackendError: As `awaited`.
-    """
-    if is_async(method) or getattr(method, "serves_both", False):
-        return await awaited(method(*args))
-    value = await _in_hook_thread(method, *args)
-    return await awaited(value) if isawaitable(value) else value
-
-
-_left_behind: contextvars.ContextVar[list[DaemonThreads] | None] = contextvars.ContextVar(
-    "_left_behind", default=None
-)
-
-
-@contextmanager
-def noting_abandoned_hooks(left_behind: list[DaemonThreads]) -> Generator[None]:
-    """Within the block, the threads of hooks that are abandoned are added to `left_behind`."""
-    token = _left_behind.set(left_behind)
-    try:
-        yield
-    finally:
-        _left_behind.reset(token)
-
-
-async def _in_hook_thread(method: Callable[..., Any], *args: object) -> Any:
-    threads = DaemonThreads()
-    value: Any = None
-    try:
-        with ungrouped():
-            async with anyio.from_thread.BlockingPortal() as portal:
-                value = await threads.run(_with_portal, portal, method, *args)
-    finally:
-        threads.close()
-        left_behind = _left_behind.get()
-        if threads.running and left_behind is not None:
-            left_behind.append(threads)
-    return value
-
-
-def _with_portal(
-    portal: anyio.from_thread.BlockingPortal, method: Callable[..., Any], *args: object
-) -> Any:
-    _hook.portal = portal
-    try:
-        return method(*args)
-    finally:
-        _hook.portal = None
