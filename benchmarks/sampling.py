@@ -1,7 +1,9 @@
 """How much of a budget of rollouts goes to tasks that teach something, for each `c`."""
 
 import itertools
+import statistics
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 
 from _bench import Row, run_benchmark
@@ -51,7 +53,7 @@ class World:
 
 
 def share(sampler: Sampler, world: World, n_workers: int, n_rollouts: int) -> float:
-    """Percent of rollouts on informative tasks; a round picks for every worker before it records."""
+    """Percent of rollouts on informative tasks; a round makes all its picks before it records."""
     hits = 0
     for turn, done in enumerate(range(0, n_rollouts, n_workers)):
         units = DataParallel().plan(n_workers, turn, world.names)
@@ -66,25 +68,26 @@ def share(sampler: Sampler, world: World, n_workers: int, n_rollouts: int) -> fl
     return 100 * hits / n_rollouts
 
 
+def typical(
+    build: Callable[[], Sampler], seeds: range, noise: float, moves: bool, budget: tuple[int, int]
+) -> float:
+    """The mean share over worlds that differ by their seeds; the budget is (workers, rollouts)."""
+    worlds = [World(seed, noise, moves=moves) for seed in seeds]
+    return statistics.fmean(share(build(), world, *budget) for world in worlds)
+
+
 def measure(quick: bool) -> Iterable[Row]:
     seeds = range(2 if quick else 40)
     worlds = itertools.product((False, True), (1, 4), (0.0, 0.15), (120,) if quick else (120, 480))
     for moves, n_workers, noise, n_rollouts in worlds:
-
-        def typical(build: Callable[[], Sampler]) -> float:
-            shares = [
-                share(build(), World(seed, noise, moves=moves), n_workers, n_rollouts)
-                for seed in seeds
-            ]
-            return sum(shares) / len(shares)
-
-        found = {c: typical(lambda c=c: DifficultyWeighted(c=c)) for c in SWEEP}
+        world = (seeds, noise, moves, (n_workers, n_rollouts))
+        found = {c: typical(partial(DifficultyWeighted, c=c), *world) for c in SWEEP}
         yield {
             "artifact": "moves" if moves else "stands",
             "workers": n_workers,
             "noise": f"{noise:.0%}",
             "rollouts": n_rollouts,
-            "round robin": typical(RoundRobin),
+            "round robin": typical(RoundRobin, *world),
             **{f"c={c}": figure for c, figure in found.items()},
             "reached": found[DEFAULT] >= CLOSE * max(found.values()),
         }

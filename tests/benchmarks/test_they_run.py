@@ -1,4 +1,4 @@
-"""The measurements run: a smoke test of the two that take least time."""
+"""The measurements run: a smoke test of those that take least time."""
 
 import json
 import os
@@ -13,7 +13,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("name", ["honest_gate", "quality"])
+@pytest.mark.parametrize("name", ["honest_gate", "quality", "sampling"])
 def test_a_quick_run_prints_a_table_and_writes_its_rows(name, tmp_path):
     path = tmp_path / "rows.json"
 

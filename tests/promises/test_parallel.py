@@ -3,9 +3,20 @@
 import anyio
 import pytest
 
-from agentdescent import DataParallel, DifficultyWeighted, RoundRobin, WorkUnit, evolve
+from agentdescent import (
+    AppendRules,
+    DataParallel,
+    DifficultyWeighted,
+    KeyedRules,
+    PipelineParallel,
+    RoundRobin,
+    TensorParallel,
+    WorkUnit,
+    evolve,
+)
 from agentdescent.core.events import RolloutFinished
 from agentdescent.ledger import MemoryLedger
+from agentdescent.parallel import PipelineChain
 from support.pens import agent, reward, tasks
 
 TRAIN = [task.id for task in tasks[:12]]
@@ -52,12 +63,69 @@ def test_a_plan_of_your_own_decides_who_works_on_what():
     assert {task for _, task in worked.rollouts} == set(TRAIN)
 
 
-def test_a_pipeline_needs_an_artifact_a_stage_so_passing_it_raises():
-    class PipelineParallel(DataParallel):
-        name = "PP"
+CATS = ["cents", "integers", "no signs", "words"]
 
+
+def category_of(task_id):
+    return CATS[int(task_id) % 4]
+
+
+class Categorised:
+    """Each task wants the rule of one category; a failure names it."""
+
+    def solve(self, rendered, task):
+        return rendered
+
+    def propose(self, rendered, task, output, reward):
+        return f"{category_of(task.id)}: as it is wanted"
+
+
+def wanted(task, output):
+    return float(f"## {category_of(task.id)}\n" in output)
+
+
+def test_sections_of_the_artifact_belong_to_one_worker_each():
+    agent, worked = Categorised(), Worked()
+
+    result = evolve(tasks, wanted, agent=agent,                                # disjoint sections
+       strategy=KeyedRules(categories=CATS),
+       parallel=TensorParallel(n_sections=4, route=category_of),
+       on_event=worked, rounds=3)  # fmt: skip
+
+    assert result.final_reward == 1.0
+    assert sorted(result.state) == CATS
+    assert result.outcomes() == {"committed": 1}
+    assert {task for _, task in worked.rollouts} == set(TRAIN)
+    sections = {
+        worker: {category_of(t) for w, t in worked.rollouts if w == worker} for worker in range(4)
+    }
+    assert all(len(categories) == 1 for categories in sections.values())
+
+
+def test_proposals_out_of_section_are_rejected_and_counted():
+    result = evolve(tasks, wanted, agent=Categorised(),
+       strategy=KeyedRules(categories=CATS), parallel=TensorParallel(n_sections=4),
+       rounds=1)  # fmt: skip
+
+    assert result.outcomes()["section-violation"] > 0
+
+
+def test_sections_need_a_strategy_with_a_fixed_key_space():
+    with pytest.raises(ValueError, match="strategy=AppendRules declares none"):
+        evolve(tasks, reward, agent=agent, strategy=AppendRules(),
+               parallel=TensorParallel(n_sections=4))  # fmt: skip
+
+
+def test_a_pipeline_needs_an_artifact_a_stage_so_passing_it_raises():
     with pytest.raises(ValueError, match="PipelineChain"):
-        evolve(tasks, reward, agent=agent, parallel=PipelineParallel())
+        evolve(tasks, reward, agent=agent, parallel=PipelineParallel(["read", "write"]))
+
+
+def test_the_order_of_stages_and_whom_to_blame_live_in_a_chain():
+    chain = PipelineChain(["read", "plan", "write"])
+
+    assert chain.upstream_of("write") == ["read", "plan"]
+    assert chain.blame({"read": True, "plan": False, "write": False}) == "plan"
 
 
 def test_tasks_are_cycled_through_by_default():
