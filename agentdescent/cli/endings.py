@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -121,7 +122,10 @@ def complain(message: str, kind: str = "error") -> None:
     """One line on stderr, without secrets."""
     style = "bold red" if kind == "error" else "yellow"
     text = escape(printable(" ".join(message.split())))
-    stderr.print(f"[{style}]{kind}:[/] {text}")
+    with stderr.capture() as line:
+        stderr.print(f"[{style}]{kind}:[/] {text}")
+    sys.stderr.write(line.get())  # a live block that is shown has it printed above itself
+    sys.stderr.flush()
 
 
 def scrubbed(text: str) -> str:

@@ -32,7 +32,7 @@ class LiveBlock:
             console=console,
             refresh_per_second=REDRAWS_PER_SECOND,
             redirect_stdout=False,
-            redirect_stderr=False,
+            redirect_stderr=True,  # warnings go above the block
         )
 
     def __call__(self, event: Event) -> None:
