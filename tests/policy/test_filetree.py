@@ -15,8 +15,7 @@ from agentdescent.policy.filetree_text import Tree, canonical, check_paths, pars
 SKILL = "# Skill\n\nintro\n\n## One\n\none\n\n## Two\n\ntwo\n"
 FILES = {"SKILL.md": SKILL, "refs/a.md": "a\n", "tests/t.py": "assert 1\n"}
 
-texts = st.text(st.characters(), max_size=20)  # lone surrogates as well
-states = st.dictionaries(texts, texts, max_size=5)
+states = st.dictionaries(st.text(), st.text(), max_size=5)
 
 
 def tree(files=FILES, **options):
@@ -288,6 +287,11 @@ class TestRendering:
         assert canonical({"a": "\u00e9"}) == (
             '{"_": "agentdescent.filetree/1", "files": {"a": "\u00e9"}}'
         )
+
+    def test_what_utf8_cannot_carry_is_escaped(self):
+        text = canonical({"a": "\ud800"})
+
+        assert (text.isascii(), parse_tree(text)) == (True, {"a": "\ud800"})
 
     def test_a_plain_object_is_a_tree(self):
         assert parse_tree('{"a.md": "x"}') == {"a.md": "x"}

@@ -131,8 +131,12 @@ def test_what_is_no_tree_is_refused(tmp_path, name, reason):
 
 
 def test_what_cannot_be_read_is_an_error(tmp_path, monkeypatch):
-    def refuse(*args, **kwargs):
-        raise PermissionError(13, "denied")
+    really_open = os.open
+
+    def refuse(path, *args, **kwargs):
+        if os.fspath(path).endswith("sub"):
+            raise PermissionError(13, "denied")
+        return really_open(path, *args, **kwargs)
 
     write(tmp_path, {"sub/a.md": "x"})
     monkeypatch.setattr(os, "open", refuse)
