@@ -95,7 +95,7 @@ class Bubblewrap:
         """Start it under `bwrap`.
 
         Raises:
-            CommandNotStarted: If the program is none that is readable inside.
+            CommandNotStarted: If there is no such program, or it cannot be read inside.
         """
         path = self._search_path(launch.env.get("PATH", os.defpath))
         self._refuse_hidden(os.fspath(launch.command[0]), launch.env)
@@ -149,16 +149,20 @@ class Bubblewrap:
             return
         found = shutil.which(program, path=env.get("PATH"))
         if found is None:
-            return  # whatever it says inside
-        visible = (*_SYSTEM, *self._readable())
-        real = os.path.realpath(found)
+            raise _refusal(program, f"no such program, with PATH={env.get('PATH', '')!r}")
+        visible, real = (*_SYSTEM, *self._readable()), os.path.realpath(found)
         if not (_is_below(found, visible) and _is_below(real, visible)):
-            refusal = CommandNotStarted(
-                f"{program!r} could not be started: {real} cannot be read inside; give "
-                "Bubblewrap(readable=[...]) the directory it is installed in"
+            raise _refusal(
+                program,
+                f"{real} cannot be read inside; give Bubblewrap(readable=[...]) the directory it "
+                "is installed in",
             )
-            refusal.attempts_made = 1
-            raise refusal
+
+
+def _refusal(program: str, reason: str) -> CommandNotStarted:
+    refusal = CommandNotStarted(f"{program!r} could not be started: {reason}")
+    refusal.attempts_made = 1
+    return refusal
 
 
 def _is_below(path: str, places: Sequence[str]) -> bool:

@@ -18,15 +18,12 @@ def remove(path: Path) -> None:
     Raises:
         OSError: If something cannot be removed, or others keep filling it.
     """
-    for attempt in range(_ATTEMPTS):
-        try:
-            return _remove(path)
-        except FileNotFoundError:
-            return None
-        except OSError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    return None
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(OSError):
+            _remove(path)
+            return
+    with suppress(FileNotFoundError):
+        _remove(path)
 
 
 def _remove(path: Path) -> None:

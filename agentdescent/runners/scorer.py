@@ -195,7 +195,4 @@ def _crashed(stderr: str) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes() if path.is_file() else b""
-    except OSError:
-        return b""
+    return path.read_bytes() if path.is_file() else b""

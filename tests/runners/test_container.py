@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import sys
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -66,7 +68,7 @@ def agent(**options):
 
 
 def pairs(argv, option):
-    return [value for name, value in zip(argv, argv[1:], strict=False) if name == option]
+    return [value for name, value in pairwise(argv) if name == option]
 
 
 class TestCommandLine:
@@ -91,7 +93,7 @@ class TestCommandLine:
             f"type=bind,src={space}/home,dst=/home/agent",
         ]
         assert pairs(argv, "--label")[0] == f"agentdescent.root={tmp_path}"
-        assert pairs(argv, "--name")[0].startswith(os.path.basename(space) + "-")
+        assert pairs(argv, "--name")[0].startswith(f"{Path(space).name}-")
         assert pairs(argv, "--workdir") == ["/workspace"]
 
     async def test_it_is_held_as_tightly_as_can_be(self, install):
@@ -111,6 +113,12 @@ class TestCommandLine:
         assert pairs(argv, "--pull") == ["never"]
         assert pairs(argv, "--user") == [f"{os.geteuid()}:{os.getegid()}"]
         assert "--memory" not in argv
+
+    async def test_what_changes_programs_is_in_the_name(self):
+        names = {Container("i").identity, Container("j").identity, Container("i", cpus=1).identity}
+
+        assert len(names) == 3
+        assert Container("i").identity == Container("i", engine="podman").identity
 
     async def test_limits_are_handed_to_the_engine(self, install):
         engine = install()
@@ -228,7 +236,7 @@ class TestRefusal:
             with pytest.raises(CommandNotStarted, match="neither docker nor podman"):
                 await run(SKILL, TASK)
             return
-        with pytest.raises(AgentError, match="does not answer|entrypoint could not be started"):
+        with pytest.raises(AgentError, match=r"does not answer|entrypoint could not be started"):
             await run(SKILL, TASK)
 
     async def test_a_container_that_cannot_be_made_is_no_fault_of_the_candidate(self, install):

@@ -48,13 +48,11 @@ def indented(source):
 
 async def unless_refused(call):
     """Where `bwrap` is missing, that must be what is said."""
-    try:
+    if INSTALLED:
         return await call
-    except CommandNotStarted as refusal:
-        if INSTALLED:
-            raise
-        assert "apt-get install bubblewrap" in str(refusal)
-        return REFUSED
+    with pytest.raises(CommandNotStarted, match="apt-get install bubblewrap"):
+        await call
+    return REFUSED
 
 
 def inside(answer):
@@ -131,7 +129,7 @@ class TestBubblewrap:
         assert not Path(place).exists()
 
     async def test_temporary_files_are_its_own(self):
-        canary = Path("/tmp") / f"agentdescent-canary-{os.getpid()}"  # noqa: S108 - on purpose
+        canary = Path("/tmp") / f"agentdescent-canary-{os.getpid()}"
         assert await attack(Bubblewrap(), WRITE, canary) == inside("written")
         assert not canary.exists()
 
@@ -179,12 +177,28 @@ class TestBubblewrap:
             await hidden(SKILL, TASK)
         assert await unless_refused(shown(SKILL, TASK)) == inside("hello")
 
+    async def test_a_program_of_the_tree_is_started(self):
+        run = code_runner(["./run.sh"], isolation=Bubblewrap())
+        program = tree(run_sh="#!/bin/sh\necho hello\n")
+
+        assert await unless_refused(run(program, TASK)) == inside("hello")
+        output = await unless_refused(run(SKILL, TASK))
+        assert output.startswith(inside("AGENTDESCENT_GATE_FAILED (entrypoint exited 1):"))
+
+    async def test_a_program_that_is_nowhere_is_our_fault(self):
+        run = code_runner(["no-such-program"], isolation=Bubblewrap())
+
+        complaint = "no such program, with PATH" if INSTALLED else "apt-get install bubblewrap"
+        with pytest.raises(CommandNotStarted, match=complaint):
+            await run(SKILL, TASK)
+
     async def test_limits_hold_from_the_start(self):
         source = "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE))"
         isolation = Bubblewrap(limits=Limits(file_bytes=4096, cpu_s=5))
 
         assert await attack(isolation, source) == inside("(4096, 4096)")
 
+    @pytest.mark.alone
     async def test_all_of_it_ends_at_the_timeout(self):
         source = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -82,7 +82,10 @@ print(json.dumps({"score": 1, "feedback": read + sys.stdin.read()}))
         assert (await score(source, 7)).feedback == "77"
 
     async def test_the_task_is_in_a_file(self):
-        source = "print(json.dumps({'score': 1, 'feedback': open(os.environ['AGENTDESCENT_TASK']).read()}))"
+        source = """
+read = open(os.environ["AGENTDESCENT_TASK"]).read()
+print(json.dumps({"score": 1, "feedback": read}))
+"""
         task = Task("t", "p", {"gold": "g", "when": {1}})
 
         assert json.loads((await score(source, task=task)).feedback) == {

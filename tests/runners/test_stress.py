@@ -54,6 +54,7 @@ class Timed:
         return self._agent.in_workspace(path)
 
 
+@pytest.mark.alone
 async def test_64_hostile_agents_are_gone_soon_after_their_timeout():
     mark, timeout = f"stress-{os.getpid()}", 3.0
     late = []
@@ -74,6 +75,7 @@ async def test_64_hostile_agents_are_gone_soon_after_their_timeout():
     assert left_behind() == []
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
 async def test_one_hostile_agent_is_gone_within_2_s_of_its_timeout(source):
     mark = f"hostile-{os.getpid()}"

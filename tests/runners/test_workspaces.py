@@ -37,6 +37,10 @@ def workspaces(tmp_path):
     return Workspaces(Plain(), tmp_path)
 
 
+def names_in(folder):
+    return [entry.name for entry in Path(folder).iterdir()]
+
+
 def nothing(work):
     del work
 
@@ -45,8 +49,8 @@ def nothing(work):
 class TestLease:
     async def test_the_directory_to_work_in_holds_what_was_put_there(self, workspaces):
         async with workspaces.lease(lambda work: (work / "a").write_text("x")) as space:
-            assert os.listdir(space.work) == ["a"]
-            assert os.listdir(space.home) == []
+            assert names_in(space.work) == ["a"]
+            assert names_in(space.home) == []
 
     async def test_it_is_nobody_elses(self, workspaces):
         async with workspaces.lease(nothing) as space:
@@ -106,6 +110,28 @@ class TestLease:
     async def test_the_place_is_made_if_it_is_not_there(self, tmp_path):
         async with Workspaces(Plain(), tmp_path / "new" / "place").lease(nothing) as space:
             assert space.path.parent == tmp_path / "new" / "place"
+
+    async def test_a_lock_that_was_taken_for_dead_is_not_used(self, workspaces, monkeypatch):
+        answers = iter([False, True])
+        monkeypatch.setattr(
+            "agentdescent.runners.workspaces.try_seize", lambda _: next(answers, True)
+        )
+
+        async with workspaces.lease(nothing) as space:
+            assert space.path.with_suffix(".lock").exists()
+            assert next(answers, None) is None
+
+        for lock in space.path.parent.glob("*.lock"):
+            lock.unlink()
+
+    async def test_where_there_are_no_locks_there_are_workspaces(self, workspaces, monkeypatch):
+        def refuse(descriptor):
+            raise OSError(38, "No locks available")
+
+        monkeypatch.setattr("agentdescent.runners.workspaces.try_seize", refuse)
+        async with workspaces.lease(nothing) as space:
+            assert space.work.is_dir()
+            assert sweep(space.path.parent) == []
 
     async def test_what_cannot_be_removed_is_reported(self, workspaces, monkeypatch):
         def refuse(path):
@@ -167,7 +193,7 @@ def processes_of(space):
 
 
 def living():
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [int(name) for name in names_in("/proc") if name.isdigit()]
 
 
 def environment(pid):
@@ -196,7 +222,7 @@ class TestRemoval:
 
         remove(tmp_path / "victim")
 
-        assert os.listdir(tmp_path) == ["precious"]
+        assert names_in(tmp_path) == ["precious"]
 
     def test_any_depth(self, tmp_path):
         victim = tmp_path / "victim"
