@@ -14,13 +14,17 @@ from agentdescent.agents.cli_output import Answer, read_answer
 from agentdescent.agents.completion import Reply
 from agentdescent.agents.metering import Counted
 from agentdescent.blocking import run_blocking
-from agentdescent.calls import current_run
+from agentdescent.calls import ModelCall, RunCalls, current_role, current_run
 from agentdescent.core.protocols import WorkspaceAgent
-from agentdescent.errors import CommandFailed, CommandNotStarted
+from agentdescent.errors import CommandFailed, CommandNotStarted, RunningLoopError
 from agentdescent.process import Finished, Launch, StrPath, clean_environment, run_command
+from agentdescent.threads import loop_is_running, on_loop
 from agentdescent.usage import Usage
 
 __all__ = ["CliAgent", "WorkspaceAgent", "claude_code", "cli_agent", "codex"]
+
+_PROVIDER = "cli"
+"""What calls of programs are told from requests to an API by."""
 
 _SHOWN = 400
 """Characters of a failed agent's words that an error repeats."""
@@ -83,18 +87,48 @@ class CliAgent:
             CommandTimeout: If it took longer than the timeout.
             CommandFailed: If its status was not 0, or if it printed no JSON where that is expected.
         """
-        with Counted(self._account()) as call:
+        run = current_run()
+        if run is None or run.is_elsewhere():
+            return await self._asked(prompt, self.usage or Usage(), None)
+        own = self.usage if self.usage is not run.usage else None
+        with await run.admit(provider=_PROVIDER, model=self._model):
+            return await self._asked(prompt, own or Usage(), run)
+
+    async def _asked(self, prompt: str, usage: Usage, run: RunCalls | None) -> Reply:
+        """The answer; the call is in `usage`, and noted by `run` unless it comes to nothing."""
+        with Counted(usage) as call:
             environment = self._environment()
             finished = await self._run(prompt, environment)
             if finished.returncode:
                 raise self._failure(
                     finished, finished.stderr.strip() or finished.stdout, environment
                 )
-            if self.output == "text":
-                return Reply(finished.stdout.strip(), cut=finished.stdout_dropped > 0)
-            answer = self._read(finished, environment)
-            call.is_counted = True
-            return self._told(answer, finished, call.usage, environment)
+            answer = Answer(finished.stdout.strip(), None, "")
+            if self.output == "json":
+                answer = self._read(finished, environment)
+                call.is_counted = True
+                _record(usage, answer, finished)
+            if run is not None:
+                run.note(self._noted(answer, finished))
+            if answer.error:
+                raise self._failure(finished, answer.error, environment)
+            return Reply(
+                answer.text.strip(),
+                cut=self.output == "text" and finished.stdout_dropped > 0,
+                tokens=answer.tokens,
+                seconds=finished.seconds,
+            )
+
+    def _noted(self, answer: Answer, finished: Finished) -> ModelCall:
+        return ModelCall(
+            provider=_PROVIDER,
+            model=self._model,
+            endpoint="",
+            role=current_role(),
+            seconds=finished.seconds,
+            tokens=answer.tokens,
+            error=CommandFailed.__name__ if answer.error else "",
+        )
 
     def sync(self, prompt: str) -> str:
         """Ask the program from a script, and wait for the answer.
@@ -102,9 +136,13 @@ class CliAgent:
         Raises:
             RunningLoopError: If an event loop is running in this thread, outside a notebook.
         """
-        return run_blocking(
-            partial(self, prompt), caller="agent.sync(prompt)", instead="await agent(prompt)"
-        )
+        ask, instead = partial(self, prompt), "await agent(prompt)"
+        run = current_run()
+        if run is None or run.portal is None:
+            return run_blocking(ask, caller="agent.sync(prompt)", instead=instead)
+        if loop_is_running():
+            raise RunningLoopError(f"sync() was called on a running event loop; use `{instead}`")
+        return on_loop(run.portal, ask)
 
     def in_workspace(self, path: StrPath) -> Self:
         """The same agent, at work in the directory `path`; usage goes to the same account."""
@@ -128,11 +166,9 @@ class CliAgent:
     def __repr__(self) -> str:
         return f"<agent {self.identity}>"
 
-    def _account(self) -> Usage:
-        if self.usage is not None:
-            return self.usage
-        run = current_run()
-        return Usage() if run is None else run.usage
+    @property
+    def _model(self) -> str:
+        return Path(self.command[0]).name
 
     def _environment(self) -> dict[str, str]:
         home = ("HOME",) if self.confine is None else ()
@@ -175,19 +211,6 @@ class CliAgent:
         except ValueError as error:
             words = finished.stdout.strip() or finished.stderr
             raise self._failure(finished, f"{error} in: {words}", environment) from None
-
-    def _told(
-        self, answer: Answer, finished: Finished, usage: Usage, environment: Mapping[str, str]
-    ) -> Reply:
-        usage.record(
-            prompt_tokens=answer.tokens.input if answer.tokens else 0,
-            completion_tokens=answer.tokens.output if answer.tokens else 0,
-            seconds=finished.seconds,
-            failed=bool(answer.error),
-        )
-        if answer.error:
-            raise self._failure(finished, answer.error, environment)
-        return Reply(answer.text.strip(), tokens=answer.tokens, seconds=finished.seconds)
 
 
 def cli_agent(
@@ -308,6 +331,15 @@ def codex(
         env_passthrough=(*_CODEX, *env_passthrough),
         output=output,
         **options,
+    )
+
+
+def _record(usage: Usage, answer: Answer, finished: Finished) -> None:
+    usage.record(
+        prompt_tokens=answer.tokens.input if answer.tokens else 0,
+        completion_tokens=answer.tokens.output if answer.tokens else 0,
+        seconds=finished.seconds,
+        failed=bool(answer.error),
     )
 
 

@@ -8,9 +8,10 @@ import pytest
 from agentdescent.agents.cli import WorkspaceAgent, claude_code, cli_agent, codex
 from agentdescent.agents.cli_output import read_answer
 from agentdescent.agents.completion import echo
-from agentdescent.calls import RunCalls, calls_of
+from agentdescent.calls import Role, RunCalls, calls_of, working_as
+from agentdescent.core.outcomes import StopReason
 from agentdescent.core.reply import Reply, Tokens
-from agentdescent.core.spend import Spend
+from agentdescent.core.spend import Exhausted, Spend, Unit
 from agentdescent.errors import (
     AgentError,
     BackendError,
@@ -319,6 +320,21 @@ class TestTools:
             await claude_code(output="json")("prompt")
 
         assert (run.usage.calls, run.usage.total_tokens) == (1, 130)
+
+    async def test_a_run_pays_for_it_like_for_any_request(self, install):
+        install("claude", f"print({json.dumps(CLAUDE)!r})")
+        spend = Spend({Unit.ATTEMPT: (1, StopReason.MAX_ATTEMPTS)})
+        heard = []
+        run = RunCalls(spend, Usage(), [heard.append])
+
+        with calls_of(run), working_as(Role.REFLECT):
+            await claude_code(output="json")("prompt")
+            with pytest.raises(Exhausted):
+                await claude_code(output="json")("prompt")
+
+        (call,) = heard
+        assert (call.provider, call.model, call.role) == ("cli", "claude", Role.REFLECT)
+        assert run.usage.provider_calls == run.usage.calls == 1
 
     async def test_an_error_in_json_is_a_failure_that_cost_tokens(self, install):
         install("claude", f"print({json.dumps(CLAUDE | {'is_error': True, 'result': 'No.'})!r})")
