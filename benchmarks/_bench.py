@@ -6,11 +6,14 @@ does hits them alike, and the median of the ratios of the turns is reported.
 
 import argparse
 import json
+import math
+import os
 import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,28 +34,44 @@ def run_benchmark(measure: Callable[[bool], Iterable[Row]], claim: str) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="a smoke test: small, and proves little"
     )
-    parser.add_argument(
-        "--json", type=Path, default=RESULTS / f"{name}.json", help="where to write"
-    )
+    parser.add_argument("--json", type=Path, help="where to write")
     options = parser.parse_args()
+    folder = RESULTS / "quick" if options.quick else RESULTS
+    path = options.json or folder / f"{name}.json"
     print(f"{name}: {claim}")
     rows: list[Row] = []
     for row in measure(options.quick):
         rows.append(row)
-        print("  " + ", ".join(f"{key} {_shown(value)}" for key, value in row.items()), flush=True)
+        print("  " + ", ".join(f"{key} {shown(value)}" for key, value in row.items()), flush=True)
     print()
     print(table(rows))
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    record = {"benchmark": name, "quick": options.quick, "python": platform.python_version()}
-    options.json.write_text(json.dumps(record | {"rows": rows}, indent=1), encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {"benchmark": name, "claim": claim, "quick": options.quick, **circumstances()}
+    text = json.dumps(record | {"rows": [_finite(row) for row in rows]}, indent=1) + "\n"
+    path.write_text(text, encoding="utf-8")
+
+
+def circumstances() -> dict[str, Any]:
+    """When and on what something is measured."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": len(os.sched_getaffinity(0)),
+    }
 
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as text, one table for each set of columns."""
-    blocks: dict[tuple[str, ...], list[Row]] = {}
+    return "\n\n".join(_block(columns, block) for columns, block in blocks(rows).items())
+
+
+def blocks(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
+    """The rows of each set of columns, in order."""
+    found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        blocks.setdefault(tuple(row), []).append(row)
-    return "\n\n".join(_block(columns, block) for columns, block in blocks.items())
+        found.setdefault(tuple(row), []).append(row)
+    return found
 
 
 def take_turns(
@@ -83,6 +102,17 @@ def spread(figures: Sequence[float]) -> float:
     return (max(figures) - min(figures)) / 2 / median(figures)
 
 
+def rss_mb(*, most: bool = False) -> float:
+    """Memory of this process that is resident: now, or the most there ever was of it."""
+    return status("VmHWM" if most else "VmRSS") / 1024
+
+
+def status(field: str) -> float:
+    """A figure that the system knows of this process, by its name there."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return float(next(line for line in lines if line.startswith(field)).split()[1])
+
+
 def cpu_seconds(work: Callable[[], object]) -> float:
     """Processor time that `work` takes, all threads together."""
     began = time.process_time()
@@ -98,7 +128,7 @@ def wall_seconds(work: Callable[[], object]) -> float:
 
 
 def _block(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    cells = [list(columns), *([_shown(row[column]) for column in columns] for row in rows)]
+    cells = [list(columns), *([shown(row[column]) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     lines = [
         "  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in cells
@@ -106,7 +136,15 @@ def _block(columns: Sequence[str], rows: Sequence[Row]) -> str:
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A cell of a table."""
     if isinstance(value, bool):
         return "yes" if value else "NO"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _finite(row: Row) -> Row:
+    """The row as JSON knows it: what has no end is none at all."""
+    return {key: None if value == math.inf else value for key, value in row.items()}

@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
-from _bench import Row, median, ratio, run_benchmark, spread
+from _bench import Row, median, ratio, rss_mb, run_benchmark, spread, status
 from _floor import Floor
 
 from agentdescent import Task, async_evolve
@@ -71,7 +70,7 @@ class World:
         seconds = LATENCY_S * (TAIL if slow else 1)
         self.seconds += seconds
         if self.begun % 100 == 0:
-            self.threads = max(self.threads, int(_status("Threads")))
+            self.threads = max(self.threads, int(status("Threads")))
         await asyncio.sleep(seconds)
         return rendered
 
@@ -124,7 +123,7 @@ def one_run(
         share=world.seconds / n_workers / seconds,
         cpu_ms=cpu * 1000 / rollouts,
         threads=world.threads,
-        rss_mb=_status("VmHWM") / 1024,
+        rss_mb=rss_mb(most=True),
         admit_share=waited[0] / (n_workers * seconds),
     )
 
@@ -171,11 +170,6 @@ def _watched_admission(waited: list[float]):
 @contextmanager
 def _unwatched():
     yield
-
-
-def _status(field_name: str) -> float:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return float(next(line for line in lines if line.startswith(field_name)).split()[1])
 
 
 def in_a_process(*args: object) -> Measurement:
