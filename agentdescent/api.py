@@ -26,6 +26,7 @@ from agentdescent.core.protocols import (
 from agentdescent.core.store import LedgerStore
 from agentdescent.core.task import Task
 from agentdescent.errors import EvolutionInterrupted
+from agentdescent.policy.bundle import Policies
 from agentdescent.pricing import Price
 from agentdescent.request import Request, understand
 from agentdescent.result import EvolutionResult, RoundInfo
@@ -79,6 +80,7 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
     evaluation_key: str = "",
     agg_config: AggregatorConfig | None = None,
     staleness_policy: StalenessPolicy | None = None,
+    policies: Policies | None = None,
     aggregator_factory: AggregatorFactory | None = None,
     oracle_budget: int = 200,
     cheap_eval_tasks: int | None = None,
@@ -164,6 +166,7 @@ async def async_evolve(  # noqa: PLR0913 - one list of every knob, for both door
             return.
         agg_config: How strict a merge is.
         staleness_policy: What becomes of diffs against older versions; default guarded.
+        policies: Replaces single decisions, by name; see `Policies`.
         aggregator_factory: Replaces the optimizer; called with (ledger, verifier, audit, config,
             staleness_policy).
         oracle_budget: Ground-truth checks that custom aggregators may ask for.

@@ -301,7 +301,7 @@ class _Assembly:
             emit=self._shared.emit,
             search=self._search,
         )
-        build = request.aggregator_factory or Aggregator
+        build = request.aggregator_factory or partial(Aggregator, policies=request.policies)
         tasks = {task.id: task for task in request.train}
         return Merging(
             ask("aggregator_factory", build, view, verifier, self._audit, agg_config, policy),

@@ -29,6 +29,7 @@ from agentdescent.core.task import (
 )
 from agentdescent.core.turns import check_generators
 from agentdescent.engine.alerts import Alerts
+from agentdescent.policy.bundle import Policies, bundled
 from agentdescent.policy.governance import assert_mutable
 from agentdescent.policy.parallel import DataParallel, refuse_unsupported
 from agentdescent.policy.rewards import preflight
@@ -76,6 +77,7 @@ class Request:
     ledger: LedgerStore | None
     agg_config: AggregatorConfig | None
     staleness_policy: StalenessPolicy | None
+    policies: Policies
     aggregator_factory: AggregatorFactory | None
     on_round: Callable[[Any], Any] | None
     listeners: Sequence[Callable[[Event], Any]]
@@ -106,8 +108,8 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
     parallel = _given(options["parallel"], DataParallel)
     require_methods("parallel", parallel, ("plan",))
     refuse_unsupported(parallel)
-    sampler = _given(options["task_sampler"], RoundRobin)
-    require_methods("task_sampler", sampler, ("pick", "record"))
+    policies = bundled(options)
+    sampler = _given(policies.task_sampler, RoundRobin)
     for plugin in (sampler, parallel):
         if hasattr(plugin, "inherit_threshold"):
             plugin.inherit_threshold(config.solved_threshold)
@@ -142,7 +144,8 @@ def understand(options: Mapping[str, Any], *, script: bool) -> Request:
         repo_path=options["repo_path"],
         ledger=_ledger(options, config),
         agg_config=_agg_config(options["agg_config"]),
-        staleness_policy=_policy(options["staleness_policy"]),
+        staleness_policy=policies.staleness,
+        policies=policies,
         aggregator_factory=_optional_callable(
             "aggregator_factory",
             options["aggregator_factory"],
@@ -362,12 +365,6 @@ def _agg_config(config: object) -> AggregatorConfig | None:
         f"agg_config must be an AggregatorConfig, got {type(config).__name__}; write "
         "agg_config=AggregatorConfig(...)"
     )
-
-
-def _policy(policy: Any) -> StalenessPolicy | None:
-    if policy is not None:
-        require_methods("staleness_policy", policy, ("decide",))
-    return policy
 
 
 def _optional_callable(

@@ -36,6 +36,7 @@ def fingerprint(request: Request) -> dict[str, Any]:
         "parallel": _name(request.parallel),
         "staleness_policy": _name(request.staleness_policy),
         "aggregator": _name(request.aggregator_factory),
+        "policies": {name: _name(policy) for name, policy in request.policies.stages().items()},
         "agg_config": agg_config.model_dump(mode="json"),
         **{name: str(value) for name, value in config.items()},
     }

@@ -80,6 +80,7 @@ class Verdict:
         won: Held-out tasks the candidate scores higher on, among the finished.
         lost: Held-out tasks it scores lower on, among the finished.
         undecided: Why no verdict was possible (a task could not be scored), or "".
+        detail: What an acceptance policy says of it, instead of the usual `reason`.
     """
 
     accepted: bool
@@ -92,6 +93,7 @@ class Verdict:
     won: tuple[Task, ...] = ()
     lost: tuple[Task, ...] = ()
     undecided: str = ""
+    detail: str = ""
 
     @property
     def gain(self) -> float:
@@ -108,6 +110,8 @@ class Verdict:
         """One line with the numbers."""
         if self.undecided:
             return f"undecided: {self.undecided}"
+        if self.detail:
+            return self.detail
         if self.accepted:
             return f"P(delta>0) = {self.probability:.2f} > {self.bar:.2f}"
         if self.curtailed:

@@ -1,11 +1,14 @@
 """Acceptance: the gate that every commit has passed, and what a refusal is called."""
 
+from dataclasses import replace
+
 from agentdescent.core.artifact import EvolvingArtifact
 from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import TIE
 from agentdescent.core.merging import Audit, Verdict
 from agentdescent.core.outcomes import MergeOutcome
 from agentdescent.merge.record import Merge
+from agentdescent.merge.replaced import judged
 from agentdescent.policy.governance import FAST_MAX
 from agentdescent.policy.stats import commit_bar
 
@@ -20,9 +23,13 @@ async def gate(merge: Merge, candidate: EvolvingArtifact) -> Verdict:
     if known is not None:
         return known
     merge.full_gates += 1
-    verdict: Verdict = await merge.verifier.gate(
-        merge.artifact, candidate, bar(merge), curtail=not merge.audited
-    )
+    if merge.policies.acceptance is None:
+        verdict: Verdict = await merge.verifier.gate(
+            merge.artifact, candidate, bar(merge), curtail=not merge.audited
+        )
+    else:
+        verdict = await judged(merge, candidate, merge.policies.acceptance, compared(merge))
+        verdict = replace(verdict, accepted=verdict.accepted and not _is_vetoed(merge, verdict))
     merge.note(candidate, verdict)
     return verdict
 
@@ -34,11 +41,11 @@ def bar(merge: Merge) -> float:
         merge.artifact.version,
         base_delta=config.base_delta,
         half_life=config.anneal_half_life,
-        k=_compared(merge),
+        k=compared(merge),
     )
 
 
-def _compared(merge: Merge) -> int:
+def compared(merge: Merge) -> int:
     """How many candidates' scores on the same tasks led to the one at the gate.
 
     One, if the gate measures afresh: then nothing was chosen by the values that it judges.

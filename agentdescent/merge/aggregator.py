@@ -19,9 +19,11 @@ from agentdescent.merge.commit import Committer
 from agentdescent.merge.conflict import resolve_conflicts
 from agentdescent.merge.fusion import tournament
 from agentdescent.merge.promotion import Promotion
-from agentdescent.merge.record import Merge
+from agentdescent.merge.record import NO_POLICIES, Merge
+from agentdescent.merge.replaced import fused_by, tell
 from agentdescent.merge.staleness import StalenessFilter
 from agentdescent.merge.trust import most_ops, within_constraints, within_trust_region
+from agentdescent.policy.bundle import Policies
 from agentdescent.policy.governance import assert_mutable
 from agentdescent.policy.staleness import get_policy
 from agentdescent.threads import either, invoke
@@ -45,6 +47,7 @@ class Aggregator:
         audit: Says which merges are checked against the whole held-out set.
         config: How strict to be.
         staleness_policy: Judges evidence made against an older version.
+        policies: What decides instead of the stages as they are.
         buffer: The cards that wait.
         screened: How many cards were turned away because they did not help on their own task.
     """
@@ -56,17 +59,21 @@ class Aggregator:
         audit: Audit,
         config: AggregatorConfig | None = None,
         staleness_policy: StalenessPolicy | None = None,
+        policies: Policies | None = None,
     ) -> None:
         self.ledger = ledger
         self.verifier = verifier
         self.audit = audit
         self.config: AggregatorConfig = config or AggregatorConfig()
-        self.staleness_policy: StalenessPolicy = staleness_policy or get_policy("guarded")
+        self.policies: Policies = policies or NO_POLICIES
+        self.staleness_policy: StalenessPolicy = (
+            staleness_policy or self.policies.staleness or get_policy("guarded")
+        )
         self.buffer: EvidenceBuffer = EvidenceBuffer()
         self.screened: int = 0
         self._staleness = StalenessFilter(ledger, verifier, self.staleness_policy, self.config)
         self._committer = Committer(ledger, self.config)
-        self._promotion = Promotion(ledger, self.config.promote_after_k)
+        self._promotion = Promotion(ledger, self.config.promote_after_k, self.policies.promotion)
         self._merge: Merge | None = None
 
     def pending(self) -> int:
@@ -79,6 +86,7 @@ class Aggregator:
             "buffer": self.buffer.dump(),
             "promotion": self._promotion.dump(),
             "screened": self.screened,
+            "policies": {name: policy.dump() for name, policy in self._lasting().items()},
         }
 
     def restore(self, saved: Mapping[str, Any], tasks: Mapping[str, Task]) -> None:
@@ -86,6 +94,14 @@ class Aggregator:
         self.buffer.restore(saved["buffer"], tasks)
         self._promotion.restore(saved["promotion"])
         self.screened = saved["screened"]
+        for name, policy in self._lasting().items():
+            if name in saved["policies"]:
+                policy.restore(saved["policies"][name])
+
+    def _lasting(self) -> dict[str, Any]:
+        """The stages whose state outlives the process."""
+        stages = self.policies.stages()
+        return {name: policy for name, policy in stages.items() if hasattr(policy, "dump")}
 
     @either
     async def ingest(self, card: EvidenceCard) -> None:
@@ -189,12 +205,16 @@ class Aggregator:
         """
         if not diffs:
             return None, artifact, False
-        best = await tournament(self._merge_of(artifact), diffs)
-        return best.diff, best.artifact, best.fused
+        merge, policy = self._merge_of(artifact), self.policies.fusion
+        if policy is None:
+            best = await tournament(merge, diffs)
+        else:
+            best = await fused_by(merge, diffs, policy)
+        return (best.diff, best.artifact, best.fused) if best else (None, artifact, False)
 
     def _open(self, artifact: EvolvingArtifact, cards: Sequence[EvidenceCard] = ()) -> Merge:
         audited = self.audit.force_oracle(artifact.blast_radius, artifact.id)
-        return Merge(artifact, self.verifier, self.config, cards, audited)
+        return Merge(artifact, self.verifier, self.config, cards, audited, self.policies)
 
     def _merge_of(self, artifact: EvolvingArtifact) -> Merge:
         """The merge under way, or a new one for a stage that is called on its own."""
@@ -230,6 +250,13 @@ class Aggregator:
         if diff is None:
             category, reason = MergeOutcome.BELOW_THRESHOLD, "no candidate was chosen"
             return replace(report, category=category, reason=reason)
+        report = await self._conclude(merge, report, diff, candidate)
+        await tell(merge, candidate)
+        return replace(report, fused=fused and report.accepted is not None)
+
+    async def _conclude(
+        self, merge: Merge, report: MergeReport, diff: Diff, candidate: EvolvingArtifact
+    ) -> MergeReport:
         verdict = await gate(merge, candidate)
         report = replace(report, prob_improve=verdict.probability, blamed=merge.blamed)
         await learn_trust(merge, candidate, verdict, self.audit)
@@ -243,7 +270,6 @@ class Aggregator:
         return replace(
             report,
             accepted=diff,
-            fused=fused,
             committed_version=version,
             category=MergeOutcome.COMMITTED,
             reason=f"{verdict.reason}; {verdict.before:.3f} -> {verdict.after:.3f}",

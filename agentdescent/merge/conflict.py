@@ -9,6 +9,7 @@ from agentdescent.core.evidence import TIE, EvidenceCard
 from agentdescent.merge.candidates import signature
 from agentdescent.merge.joining import clash
 from agentdescent.merge.record import Merge
+from agentdescent.merge.replaced import resolved
 from agentdescent.merge.together import together
 
 MOST_RIVALS = 4
@@ -27,6 +28,8 @@ async def resolve_conflicts(
     clashes = partial(clash, merge.artifact)
     rivals = _contested(cards, clashes)
     merge.rivals += len(rivals)
+    if rivals and merge.policies.conflict is not None:
+        return await resolved(merge, cards, merge.policies.conflict)
     shortlist = await _halved(merge, cards, rivals, clashes) if rivals else list(cards)
     scores = await _totals(merge, _contested(shortlist, clashes), 1.0)
     kept = settle(shortlist, scores, clashes)

@@ -10,9 +10,12 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.merging import Verdict, VerifierProtocol
 from agentdescent.core.outcomes import Refusal
 from agentdescent.merge.candidates import contains, signature
+from agentdescent.policy.bundle import AcceptDecision, MergeContext, Policies
 
 MOST_REFUSALS = 2
 """A card that merges leave out this often is dropped."""
+
+NO_POLICIES = Policies()
 
 
 @dataclass(slots=True)
@@ -25,12 +28,14 @@ class Merge:
         config: How strict to be.
         cards: The evidence that survived the staleness filter.
         audited: Gates score every held-out task, and a veto counts as the oracle's.
+        policies: What decides instead of the stages as they are.
         rivals: Contradicting candidates whose held-out scores were compared.
         full_gates: Candidates that went through the acceptance gate.
         blamed: Members of a union that were held responsible for a task it lost.
         refused: Edits that the gate turned down for good.
         committed: The edit that was committed.
         outrun: The edit that was accepted, but lost to other writers.
+        opinions: What the acceptance policy was asked, and what it said.
     """
 
     artifact: EvolvingArtifact
@@ -38,12 +43,16 @@ class Merge:
     config: AggregatorConfig
     cards: Sequence[EvidenceCard] = ()
     audited: bool = False
+    policies: Policies = NO_POLICIES
     rivals: int = 0
     full_gates: int = 0
     blamed: int = 0
     refused: list[Diff] = field(default_factory=list[Diff])
     committed: Diff | None = None
     outrun: Diff | None = None
+    opinions: list[tuple[MergeContext, AcceptDecision]] = field(
+        default_factory=list[tuple[MergeContext, AcceptDecision]]
+    )
     _verdicts: list[tuple[State, Verdict]] = field(default_factory=list[tuple[State, Verdict]])
 
     def verdict_on(self, candidate: EvolvingArtifact) -> Verdict | None:
