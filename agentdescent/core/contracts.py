@@ -104,13 +104,14 @@ def reflect_of(propose: Callable[..., Any]) -> Callable[..., Any] | None:
     if owner is not propose and getattr(owner, "propose", None) != propose:
         return None
     reflect = getattr(owner, "reflect", None)
-    if not callable(reflect) or not _takes(reflect, ("reflection",)):
+    if not callable(reflect) or not takes(reflect, ("reflection",)):
         return None
     called = "__call__" if owner is propose else "propose"
     return reflect if _depth(owner, "reflect") <= _depth(owner, called) else None
 
 
-def _takes(function: Callable[..., Any], parameters: Iterable[str]) -> bool:
+def takes(function: Callable[..., Any], parameters: Iterable[str]) -> bool:
+    """True if `function` can be called with as many positionals, as far as its signature tells."""
     signature = _signature(function)
     if signature is None:
         return True

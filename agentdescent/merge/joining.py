@@ -1,66 +1,63 @@
-"""Joining: two values for one key that are one value with both changes.
+"""Joining: several values for one key that are one value with all of their changes.
 
 A strategy whose values can be joined offers ``merge_values(key, base, ours, theirs)``: the value
-with both changes to `base`, or None if they overlap. Without it, two values contradict each other.
+with both changes to `base`, or None if they overlap. It may take any number of values, which is
+exact; else more than two are joined one after another. Without it, two values contradict each
+other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agentdescent.core.artifact import EvolvingArtifact
+from agentdescent.core.contracts import takes
 from agentdescent.core.diff import Diff, diffs_contradict, fuse_diffs
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.errors import PluginError
 
 
-def joined(artifact: EvolvingArtifact, key: str, base: Any, ours: Any, theirs: Any) -> Any:
-    """The value of `key` with both changes to `base`; None if they contradict each other.
+def joined(artifact: EvolvingArtifact, key: str, base: Any, *values: Any) -> str | None:
+    """The value of `key` with the changes that `values` make to `base`; None if two overlap.
 
     Raises:
         PluginError: If the strategy gives anything but text.
     """
-    if ours == theirs:
-        return ours
     join = getattr(artifact.strategy, "merge_values", None)
-    if join is None or ours is None or theirs is None:
+    if join is None or None in values:
         return None
-    value = join(key, base, ours, theirs)
-    if value is None or isinstance(value, str):
-        return value
-    raise PluginError(
-        f"strategy.merge_values must return text or None, got {type(value).__name__} "
-        f"{value!r:.80} for key {key!r}; mend the strategy, a retry would not help"
-    )
+    if len(values) == 2 or takes(join, ("key", "base", *map(str, range(len(values))))):
+        return _text(key, join(key, base, *values))
+    return _one_by_one(join, key, base, values)
+
+
+def united(head: EvolvingArtifact, members: Sequence[Diff]) -> dict[str, Any] | None:
+    """What `members`, which are edits of `head`, make of their keys; None if two clash."""
+    found: dict[str, list[Any]] = {}
+    for member in members:
+        for key, value in member.ops.items():
+            values = found.setdefault(key, [])
+            if value not in values:
+                values.append(value)
+    ops: dict[str, Any] = {}
+    for key, values in found.items():
+        ops[key] = values[0]
+        if len(values) > 1:
+            ops[key] = joined(head, key, head.state.get(key), *values)
+            if ops[key] is None:
+                return None
+    return ops
 
 
 def clash(head: EvolvingArtifact, one: Diff, other: Diff) -> bool:
     """True when both give one key of `head` different values that cannot be joined."""
-    return diffs_contradict(one, other) and any(
-        one.ops[key] != other.ops[key]
-        and joined(head, key, head.state.get(key), one.ops[key], other.ops[key]) is None
-        for key in one.ops.keys() & other.ops.keys()
-    )
-
-
-def added(head: EvolvingArtifact, taken: Mapping[str, Any], diff: Diff) -> dict[str, Any] | None:
-    """`taken`, which are edits of `head`, together with `diff`; None if they clash."""
-    ops = dict(taken)
-    for key, value in diff.ops.items():
-        if key in ops and ops[key] != value:
-            value = joined(head, key, head.state.get(key), ops[key], value)  # noqa: PLW2901
-            if value is None:
-                return None
-        ops[key] = value
-    return ops
+    return diffs_contradict(one, other) and united(head, [one, other]) is None
 
 
 def fused(head: EvolvingArtifact, members: Sequence[Diff]) -> Diff:
-    """The union of `members`, edits of `head`; where two clash the later one wins."""
-    ops: dict[str, Any] = {}
-    for member in members:
-        ops = added(head, ops, member) or {**ops, **member.ops}
-    return replace(fuse_diffs(members), ops=ops, parts=tuple(members))
+    """The union of `members`, which are edits of `head`; where two clash the later one wins."""
+    union, ops = fuse_diffs(members), united(head, members)
+    return replace(union, ops=union.ops if ops is None else ops, parts=tuple(members))
 
 
 def moved(diff: Diff, base: Mapping[str, Any], head: EvolvingArtifact) -> Diff:
@@ -84,3 +81,21 @@ def caught_up(
     values = {key: head.state.get(key) for key in card.base_values}
     diff = moved(card.diff, card.base_values, head)
     return replace(card.rebased_onto(version), diff=diff, base_values=values)
+
+
+def _one_by_one(join: Callable[..., Any], key: str, base: Any, values: Sequence[Any]) -> str | None:
+    merged: Any = values[0]
+    for value in values[1:]:
+        merged = _text(key, join(key, base, merged, value))
+        if merged is None:
+            break
+    return merged
+
+
+def _text(key: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise PluginError(
+        f"strategy.merge_values must return text or None, got {type(value).__name__} "
+        f"{value!r:.80} for key {key!r}; mend the strategy, a retry would not help"
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from agentdescent.core.artifact import EvolvingArtifact
 from agentdescent.core.diff import Diff, apply_ops
-from agentdescent.merge.joining import added, fused
+from agentdescent.merge.joining import fused, united
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,10 @@ def fitting(head: EvolvingArtifact, diffs: Sequence[Diff], max_ops: int | None) 
     None that clashes with an earlier one, or with which a constraint is broken, is among them.
     """
     members: list[Diff] = []
-    taken: dict[str, Any] = {}
     for diff in diffs:
-        ops = added(head, taken, diff)
+        ops = united(head, [*members, diff])
         if ops is not None and (not members or _is_allowed(head, ops, max_ops)):
             members.append(diff)
-            taken = ops
     return members
 
 

@@ -175,16 +175,16 @@ class FileTree:
             places.add(path)
         return None
 
-    def merge_values(self, key: str, base: str | None, ours: str, theirs: str, /) -> str | None:
-        """The file with both changes: of other lines, or of other sections; None if they overlap.
+    def merge_values(self, key: str, base: str | None, /, *values: str) -> str | None:
+        """The file with all changes: of other lines, or of other sections; None if two overlap.
 
-        None as well if both created it, or if together they are too large.
+        None as well if several created it, or if together they are too large.
         """
         if base is None:
             return None
-        merged = merge_lines(base, ours, theirs)
+        merged = merge_lines(base, *values)
         if merged is None and key.lower().endswith(MARKDOWN):
-            merged = merge_sections(base, ours, theirs)
+            merged = merge_sections(base, *values)
         return merged if merged is not None and _size(merged) <= self.max_file_bytes else None
 
 

@@ -93,30 +93,28 @@ def with_section(text: str, heading: str, content: str | None) -> str:
     return joined(_ending([*parts[:at], *new, *parts[at + 1 :]], ends))
 
 
-def merge_sections(base: str, ours: str, theirs: str) -> str | None:
-    """The text with both changes to `base`, section by section; None if they overlap.
+def merge_sections(base: str, *sides: str) -> str | None:
+    """The text with the changes that each of `sides` makes to `base`; None if two overlap.
 
     Changes of different sections do not overlap, nor do new sections under different headings; the
     changes of one section are merged line by line. None also if a heading occurs twice, or if
-    sections have changed places. It does not matter who is `ours`.
+    sections have changed places. The order of `sides` does not matter.
     """
-    old, mine, yours = (_by_heading(text) for text in (base, ours, theirs))
-    if old is None or mine is None or yours is None:
-        return None
-    if not (_in_order(old, mine) and _in_order(old, yours)):
+    old = _by_heading(base)
+    new = [found for side in sides if (found := _by_heading(side)) is not None]
+    if old is None or len(new) < len(sides) or not all(_in_order(old, side) for side in new):
         return None
     merged: list[Section] = []
     for heading, section in old.items():
-        kept = _both(section, mine.get(heading), yours.get(heading))
-        fresh = _inserted(old, heading, mine, yours)
+        kept = _kept(section, [side.get(heading) for side in new])
+        fresh = _inserted([_fresh(old, heading, side) for side in new])
         if kept is None or fresh is None:
             return None
         merged += kept
         merged = _apart([*merged, *fresh], len(merged) - 1) if fresh else merged
     if len({folded(part.heading) for part in merged}) < len(merged):
         return None
-    ends = max(sections(ours)[-1].ends, sections(theirs)[-1].ends, key=len)
-    return joined(_ending(merged, ends))
+    return joined(_ending(merged, max((sections(side)[-1].ends for side in sides), key=len)))
 
 
 def folded(heading: str) -> str:
@@ -185,26 +183,25 @@ def _in_order(old: _BY_HEADING, new: _BY_HEADING) -> bool:
     return [name for name in old if name in new] == [name for name in new if name in old]
 
 
-def _both(old: Section, mine: Section | None, yours: Section | None) -> list[Section] | None:
-    if mine is None or yours is None:
-        survivor = mine or yours
-        return [] if survivor is None or survivor.text == old.text else None
-    text = merge_lines(old.text, mine.text, yours.text)
+def _kept(old: Section, new: Sequence[Section | None]) -> list[Section] | None:
+    """What is left of a section; None if its changes overlap."""
+    there = [section for section in new if section is not None]
+    if len(there) < len(new):
+        return None if any(section.text != old.text for section in there) else []
+    text = merge_lines(old.text, *(section.text for section in there))
     if text is None:
         return None
-    return [replace(mine, text=text, ends=max(mine.ends, yours.ends, key=len))]
+    return [replace(old, text=text, ends=max((section.ends for section in there), key=len))]
 
 
-def _inserted(
-    old: _BY_HEADING, after: str, mine: _BY_HEADING, yours: _BY_HEADING
-) -> list[Section] | None:
-    """The new sections behind the old one called `after`; None if they overlap."""
-    ones, others = _fresh(old, after, mine), _fresh(old, after, yours)
-    shared = ones.keys() & others.keys()
-    if any(ones[name].text != others[name].text for name in shared):
-        return None
-    first, second = sorted((ones, others), key=lambda new: [part.text for part in new.values()])
-    return list({**first, **second}.values())
+def _inserted(groups: Sequence[Mapping[str, Section]]) -> list[Section] | None:
+    """The new sections at one place, of all sides; None if they overlap."""
+    merged: dict[str, Section] = {}
+    for group in sorted(groups, key=lambda group: [part.text for part in group.values()]):
+        if any(merged[name].text != group[name].text for name in merged.keys() & group.keys()):
+            return None
+        merged = {**merged, **group}
+    return list(merged.values())
 
 
 def _fresh(old: _BY_HEADING, after: str, new: _BY_HEADING) -> dict[str, Section]:

@@ -1,10 +1,11 @@
-"""Three-way merge of texts, line by line."""
+"""Merging changes of one text, line by line."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import pairwise
 
 MOST_PAIRS = 100_000
 """Texts with more pairs of equal lines are compared by what they begin and end with alone."""
@@ -26,21 +27,17 @@ class Hunk:
         return inserts and self.start <= other.end and other.start <= self.end
 
 
-def merge_lines(base: str, ours: str, theirs: str) -> str | None:
-    """The text with both changes to `base`; None if they overlap.
+def merge_lines(base: str, *sides: str) -> str | None:
+    """The text with the changes that each of `sides` makes to `base`; None if two overlap.
 
     Changes of different lines do not overlap, even next to each other; two insertions at one place
-    do. A change that both make is made once. It does not matter who is `ours`.
+    do. A change that several make is made once. The order of `sides` does not matter.
     """
-    if theirs in (ours, base):
-        return ours
-    if ours == base:
-        return theirs
-    mine, yours = _changes(base, ours), _changes(base, theirs)
-    fresh = [hunk for hunk in yours if hunk not in mine]
-    if any(hunk.overlaps(other) for hunk in fresh for other in mine):
+    changes = {hunk: None for side in sides for hunk in _changes(base, side)}
+    ordered = sorted(changes, key=lambda hunk: (hunk.start, hunk.end))
+    if any(hunk.overlaps(following) for hunk, following in pairwise(ordered)):
         return None
-    return "".join(_applied(lines_of(base), [*mine, *fresh]))
+    return "".join(_applied(lines_of(base), ordered))
 
 
 @lru_cache(maxsize=256)
@@ -92,7 +89,7 @@ def _n_pairs(one: Sequence[str], other: Sequence[str]) -> int:
 def _applied(base: Sequence[str], changes: Sequence[Hunk]) -> list[str]:
     merged: list[str] = []
     at = 0
-    for hunk in sorted(changes, key=lambda hunk: hunk.start):
+    for hunk in changes:
         merged += [*base[at : hunk.start], *hunk.lines]
         at = hunk.end
     return [*merged, *base[at:]]

@@ -111,10 +111,10 @@ class SingleSlot:
             return None
         return diff_of({self.key: text}, self.key, author, base_version, target)
 
-    def merge_values(self, key: str, base: str | None, ours: str, theirs: str, /) -> str | None:
-        """The text with both changes to `base`, if that is wanted and they are of other lines."""
+    def merge_values(self, key: str, base: str | None, /, *values: str) -> str | None:
+        """The text with all changes to `base`, if that is wanted and they are of other lines."""
         del key
-        return merge_lines(base, ours, theirs) if self.join_lines and base is not None else None
+        return merge_lines(base, *values) if self.join_lines and base is not None else None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from agentdescent.errors import PluginError
 from agentdescent.merge.blame import blame
 from agentdescent.merge.conflict import resolve_conflicts
 from agentdescent.merge.fusion import tournament
-from agentdescent.merge.joining import added, clash, fused, joined, moved
+from agentdescent.merge.joining import clash, fused, joined, moved, united
 from agentdescent.merge.staleness import StalenessFilter
 from agentdescent.policy.line_merge import merge_lines
 from agentdescent.policy.staleness import get_policy
@@ -25,6 +25,11 @@ class Lines(Plain):
 
     def merge_values(self, key, base, ours, theirs):
         return None if base is None else merge_lines(base, ours, theirs)
+
+
+class ManyLines(Plain):
+    def merge_values(self, key, base, *values):
+        return merge_lines(base, *values)
 
 
 def text(**lines):
@@ -59,7 +64,7 @@ class TestJoining:
         head = make().head
 
         assert joined(head, KEY, BASE, text(l1="x"), text(l5="y")) == text(l1="x", l5="y")
-        assert joined(head, KEY, BASE, text(l1="x"), text(l1="x")) == text(l1="x")
+        assert united(head, [diff("a", l1="x"), diff("b", l1="x")]) == {KEY: text(l1="x")}
         assert joined(head, KEY, BASE, text(l1="x"), text(l1="y")) is None
 
     def test_a_deletion_is_joined_with_nothing(self):
@@ -96,11 +101,19 @@ class TestJoining:
         assert union.ops == {KEY: text(l1="x", l5="y")}
         assert [edit.diff_id for edit in union.edits()] == ["fused(a+b)", "a", "b"]
 
+    @pytest.mark.parametrize("kind", [Lines, ManyLines], ids=["two at a time", "all at once"])
+    def test_any_number_of_values_is_joined(self, kind):
+        head = replace(make().head, strategy=kind())
+        edits = [diff(str(i), **{f"l{i}": "x"}) for i in (1, 3, 5, 7)]
+
+        assert united(head, edits) == {KEY: text(l1="x", l3="x", l5="x", l7="x")}
+        assert united(head, [*edits, diff("y", l5="y")]) is None
+
     def test_where_two_clash_after_all_the_later_one_wins(self):
         head = make().head
 
         assert fused(head, [diff("a", l1="x"), diff("b", l1="y")]).ops == {KEY: text(l1="y")}
-        assert added(head, {KEY: text(l1="x")}, diff("b", l1="y")) is None
+        assert united(head, [diff("a", l1="x"), diff("b", l1="y")]) is None
 
     def test_an_edit_is_moved_to_what_others_made_of_its_base(self):
         at = make(base=text(l1="x"))

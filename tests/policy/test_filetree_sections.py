@@ -128,6 +128,14 @@ def test_changes_of_different_sections_are_joined(ours, theirs, merged):
     assert merge_sections(BASE, theirs, ours) == merged
 
 
+def test_any_number_of_sides_is_joined():
+    sides = [with_section(BASE, heading, "x") for heading in ("One", "Two", "Six", "Five")]
+
+    assert merge_sections(BASE, *sides) == (
+        "intro\n\n# One\n\nx\n\n## Two\n\nx\n\n## Five\n\nx\n\n## Six\n\nx\n"
+    )
+
+
 @given(texts, texts, texts)
 def test_it_does_not_matter_who_is_ours(base, ours, theirs):
     assert merge_sections(base, ours, theirs) == merge_sections(base, theirs, ours)

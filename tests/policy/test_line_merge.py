@@ -1,3 +1,5 @@
+from itertools import combinations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +58,17 @@ def test_a_side_without_changes_gives_way(base, side):
 @given(texts, texts, texts)
 def test_it_does_not_matter_who_is_ours(base, ours, theirs):
     assert merge_lines(base, ours, theirs) == merge_lines(base, theirs, ours)
+
+
+@given(texts, st.lists(texts, min_size=3, max_size=4), st.randoms())
+def test_many_are_joined_if_every_two_are_in_any_order(base, sides, random):
+    every_two = all(merge_lines(base, a, b) is not None for a, b in combinations(sides, 2))
+
+    merged = merge_lines(base, *sides)
+    random.shuffle(sides)
+
+    assert (merged is not None) == every_two
+    assert merge_lines(base, *sides) == merged
 
 
 @given(texts, texts)
