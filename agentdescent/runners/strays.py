@@ -12,11 +12,11 @@ _ROUNDS = 8
 
 
 def end_strays(path: Path) -> None:
-    """Kill the processes whose environment names `path`; on Linux, elsewhere nobody is found.
+    """Kill the processes whose environment names a place in `path`; elsewhere than on Linux, none.
 
     A process that has put on another environment is not found.
     """
-    mark = os.fsencode(path)
+    mark = os.fsencode(path) + b"/"
     for _ in range(_ROUNDS):
         found = [pid for pid in _processes() if mark in _environment(pid)]
         for pid in found:

@@ -52,7 +52,8 @@ class TreeReply(Reply):
 class TreeRunner:
     """An agent as the `run` of a tree of files; made by `tree_runner`.
 
-    Cancelled, it ends what the agent has started; the workspace is gone when it returns.
+    Cancelled, it ends what the agent has started; the workspace is gone when it returns. An agent
+    that runs in a thread of this process cannot be ended: it goes on without its workspace.
     """
 
     agent: WorkspaceAgent

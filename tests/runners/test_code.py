@@ -1,11 +1,12 @@
 """Programs that are trees: the gate, its verdicts, and what a program may see."""
 
+import json
 import sys
 
 import anyio
 import pytest
 
-from agentdescent import Task
+from agentdescent import FileTree, Task, evolve
 from agentdescent.core.identity import identity_of
 from agentdescent.core.scored import Scored
 from agentdescent.errors import CommandNotStarted, TreeError
@@ -200,6 +201,30 @@ if not os.path.exists(sys.argv[2]):
         (tmp_path / "tests").chmod(0o755)
 
         assert await run(PROGRAM, TASK) == "answer: What is it?"
+
+
+def test_a_whole_run_tests_each_candidate_once(tmp_path):
+    tests = python(
+        "import sys; open(sys.argv[1], 'a').write(repr(open('main.py').read()) + '\\n')",
+        tmp_path / "runs",
+    )
+    edits = json.dumps({"edits": [{"path": "main.py", "content": MAIN}]})
+
+    result = evolve(
+        [Task(str(n), f"{n}", {"gold": f"answer: {n}"}) for n in range(24)],
+        zero_if_failed(exact_match()),
+        run=code_runner(ENTRYPOINT, test_cmd=tests),
+        propose=lambda *_: f"<EDITS>{edits}</EDITS>",
+        strategy=FileTree({"main.py": "print('nothing')"}),
+        n_workers=2,
+        rounds=2,
+        held_out_frac=0.5,
+    )
+
+    assert result.final_reward == 1.0
+    assert sorted((tmp_path / "runs").read_text().splitlines()) == sorted(
+        [repr("print('nothing')"), repr(MAIN)]
+    )
 
 
 class TestReward:
