@@ -24,6 +24,7 @@ from agentdescent.agents.templates import (
     shortened,
 )
 from agentdescent.core.diff import State
+from agentdescent.core.identity import Identity, identity_of
 from agentdescent.core.reflection import Reflection
 from agentdescent.core.task import Task
 
@@ -220,6 +221,7 @@ class LLMAgent:
         meta_chars: int = 600,
     ) -> None:
         self._ask = asking(complete)
+        self._complete = complete
         self._solve_template = Template(solve_template, _SOLVE_FIELDS)
         self._reflector = reflector(complete, propose_template, show_meta, meta_chars)
 
@@ -228,6 +230,13 @@ class LLMAgent:
         bound = copy.copy(self)
         bound._reflector = self._reflector.bind_strategy(strategy)  # noqa: SLF001 - of its own kind
         return bound
+
+    @property
+    def identity(self) -> Identity:
+        """What tells this agent from others when it solves: its completion and its template."""
+        completion = identity_of(self._complete)
+        name = f"LLMAgent({completion.name}, {self._solve_template.text!r})"
+        return Identity(name, completion.explicit)
 
     async def solve(self, rendered: str, task: Task) -> str:
         """The model's reply to the task, stripped."""

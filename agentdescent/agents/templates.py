@@ -82,6 +82,11 @@ class Template:
         except ValueError as error:
             raise ValueError(f"the template {text[:80]!r} cannot be filled in: {error}") from None
 
+    @property
+    def text(self) -> str:
+        """The prompt as it was given."""
+        return self._text
+
     def fill(self, **values: object) -> Prompt:
         """The prompt with `values` in place; stable up to the artifact if that comes first."""
         shown = {name: _shown(name, value) for name, value in values.items()}

@@ -11,6 +11,7 @@ from agentdescent.agents.completion import Completion
 from agentdescent.agents.llm import LLMAgent, reflector
 from agentdescent.agents.providers import ApiCompletion, claude, openai_compatible
 from agentdescent.cli.endings import UsageError
+from agentdescent.core.prompt import Prompt
 from agentdescent.core.protocols import Propose, Run
 from agentdescent.core.task import Task
 from agentdescent.policy.strategies import chat_turns, worked_example
@@ -50,11 +51,6 @@ class Model:
             **body,
         )
 
-    async def converse(self, turns: Sequence[dict[str, str]], question: str) -> str:
-        """The reply to `question` after the conversation `turns`."""
-        messages = [*turns, {"role": "user", "content": question}]
-        return await self.completion(messages=messages)(question)
-
 
 def _no_key(base_url: str | None) -> str | None:
     """Servers on this machine want no key; others get what the environment holds."""
@@ -64,10 +60,10 @@ def _no_key(base_url: str | None) -> str | None:
 
 def few_shot_runner(model: Model, prompt: str) -> Run:
     """A `run` that shows the model the worked examples as turns of a conversation."""
-    system = [{"role": "system", "content": prompt}] if prompt else []
+    complete = model.completion(system=prompt or None)
 
     async def run(rendered: str, task: Task) -> str:
-        return (await model.converse([*system, *chat_turns(rendered)], task.prompt)).strip()
+        return (await complete(Prompt(task.prompt, turns=chat_turns(rendered)))).stripped()
 
     return run
 

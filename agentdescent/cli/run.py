@@ -1,9 +1,10 @@
 """`agentdescent run`: evolve an artifact against tasks in a file, into a directory."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from agentdescent.agents.completion import Completion
@@ -15,10 +16,11 @@ from agentdescent.cli.display import Listener, Output, account, shown
 from agentdescent.cli.endings import UsageError
 from agentdescent.cli.lines import plain
 from agentdescent.cli.models import Actor, Model, actor, command_completion
-from agentdescent.cli.settings import Budgets, RunDirectory, Settings
+from agentdescent.cli.settings import Budgets, Claim, RunDirectory, Settings
+from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import Reward, Strategy
 from agentdescent.core.task import Task
-from agentdescent.errors import EvolutionInterrupted
+from agentdescent.errors import EvolutionInterrupted, LedgerError
 from agentdescent.result import EvolutionResult
 
 
@@ -64,11 +66,17 @@ def carry_out(settings: Settings, budgets: Budgets, pace: Pace, output: Output) 
     """
     prepared = _prepare(settings, pace)
     directory = RunDirectory(settings.out)
-    if directory.claim(settings, budgets):
-        output.say(f"goes on with the run in {directory.path}")
+    claim = directory.claim(settings, {"budgets": asdict(budgets), "pace": asdict(pace)})
+    continues = claim is Claim.SAME and _is_unfinished(directory)
+    if claim is not Claim.NEW:
+        output.say(
+            f"finishes the run in {directory.path}"
+            if continues
+            else f"goes on with what was learned in {directory.path}"
+        )
     screen = _Screen(Board(_limits(budgets, pace)), directory, output)
     try:
-        result = _evolve(prepared, settings, pace, screen)
+        result = _evolve(prepared, settings, pace, screen, continues=continues)
     except EvolutionInterrupted as interrupted:
         screen.write_down(interrupted.result)
         raise
@@ -124,8 +132,17 @@ def _limits(budgets: Budgets, pace: Pace) -> dict[str, float]:
     return limits
 
 
+def _is_unfinished(directory: RunDirectory) -> bool:
+    """True if the last run there was killed or interrupted, or ended with an error."""
+    try:
+        last = EvolutionResult.from_ledger(directory.ledger)
+    except LedgerError:
+        return False
+    return last.stop_reason in (StopReason.INTERRUPTED, StopReason.ERROR)
+
+
 def _evolve(
-    prepared: _Prepared, settings: Settings, pace: Pace, screen: "_Screen"
+    prepared: _Prepared, settings: Settings, pace: Pace, screen: "_Screen", *, continues: bool
 ) -> EvolutionResult:
     limits = screen.board.limits
     with screen.listeners() as listeners:
@@ -144,6 +161,8 @@ def _evolve(
             shuffle=True,
             self_verify=settings.strategy != "fewshot",  # an example says nothing of its own task
             repo_path=screen.directory.ledger,
+            resume="continue" if continues else None,
+            evaluation_key=json.dumps([settings.identity(), settings.actors()], sort_keys=True),
             on_event=listeners,
             telemetry=screen.directory.telemetry,
             usage=screen.board.usage,

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, cast
 
@@ -74,6 +75,19 @@ class Settings:
         }
 
 
+class Claim(Enum):
+    """What a directory was, before a run came to it."""
+
+    NEW = "new"
+    """It did not exist, or was empty."""
+
+    SAME = "same"
+    """That of the same command."""
+
+    OTHER = "other"
+    """That of a command with other budgets or another model, on the same tasks."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
     """Where a run keeps what it has: ledger, artifact, result, telemetry and settings."""
@@ -90,8 +104,10 @@ class RunDirectory:
         """One JSON object a line for everything that happened."""
         return self.path / "telemetry.jsonl"
 
-    def claim(self, settings: Settings, budgets: Budgets) -> bool:
-        """Make the directory that of this run; True if it was already.
+    def claim(self, settings: Settings, call: Mapping[str, Any]) -> Claim:
+        """Make the directory that of this run; what it was before.
+
+        `call` is what else the command was told; it can be written as JSON.
 
         Raises:
             UsageError: If it holds something else, or a run with other tasks, another strategy,
@@ -113,10 +129,14 @@ class RunDirectory:
                 "tasks_file": str(settings.tasks),
                 "identity": settings.identity(),
                 "actors": settings.actors(),
-                "budgets": asdict(budgets),
+                "call": dict(call),
             },
         )
-        return record is not None
+        if record is None:
+            return Claim.NEW
+        told: Any = json.loads(json.dumps(call))
+        is_same = record.get("call") == told and record.get("actors") == settings.actors()
+        return Claim.SAME if is_same else Claim.OTHER
 
     def write(self, name: str, content: Mapping[str, Any] | str) -> None:
         """Replace the file `name` as a whole: by JSON, or by a text."""

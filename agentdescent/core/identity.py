@@ -32,13 +32,18 @@ class Identity:
 def identity_of(function: Callable[..., Any]) -> Identity:
     """Name a callable: by its own `identity`, else by where it is defined and its source.
 
-    An object is named by its class, a partial by its function and arguments. Without source (built
+    A method of an object that has an `identity` goes by that. Any other object is named by its
+    class, a partial by its function and arguments. Without source (built
     in, or typed at a prompt) only module and name are left. What is made of other callables may
     give an `Identity` as its `identity`, which says whether all of them vouch for themselves.
     """
     own = getattr(function, "identity", None)
     if own is not None:
         return own if isinstance(own, Identity) else Identity(str(own), explicit=True)
+    owner: Any = getattr(function, "__self__", None)
+    if inspect.ismethod(function) and getattr(owner, "identity", None) is not None:
+        whose = identity_of(owner)
+        return Identity(f"{function.__name__} of {whose.name}", whose.explicit)
     if isinstance(function, partial):
         inner = identity_of(function.func)
         bound, _ = canonical_json({"args": function.args, **function.keywords})

@@ -8,6 +8,7 @@ from agentdescent.agents.completion import Reply, echo
 from agentdescent.agents.executor import Executor
 from agentdescent.agents.llm import LLMAgent, reflector
 from agentdescent.core.contracts import check_callable
+from agentdescent.core.identity import identity_of
 from agentdescent.core.leash import Leash
 from agentdescent.core.spend import Spend
 from agentdescent.core.task import Task
@@ -295,3 +296,18 @@ class TestSynchronousCompletions:
         opened.set()
 
         assert threads.abandoned == 1
+
+
+async def test_an_agent_vouches_for_itself_if_its_completion_does():
+    class Named:
+        identity = "acme: model 1"
+
+        async def __call__(self, prompt):
+            return prompt
+
+    named, unnamed = LLMAgent(Named()), LLMAgent(echo())
+
+    assert identity_of(named.solve).explicit
+    assert "acme: model 1" in identity_of(named.solve).name
+    assert identity_of(named.solve) != identity_of(LLMAgent(Named(), "{artifact} {prompt}").solve)
+    assert not identity_of(unnamed.solve).explicit

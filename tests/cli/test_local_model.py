@@ -12,6 +12,7 @@ import pytest
 from agentdescent.cli import local_demo, local_model
 from agentdescent.cli.local_server import LocalServer, serve
 from agentdescent.cli.models import Model
+from agentdescent.core.prompt import Prompt
 from agentdescent.errors import BadRequest, ProviderUnreachable
 
 ENGINE = '''
@@ -99,7 +100,8 @@ def serving(model):
 
 def ask(base_url, turns, question):
     async def asking():
-        return await Model("local", base_url, 8, 0.0).converse(turns, question)
+        complete = Model("local", base_url, 8, 0.0).completion()
+        return await complete(Prompt(question, turns=turns))
 
     return anyio.run(asking)
 

@@ -33,7 +33,7 @@ def test_the_same_command_goes_on_with_what_it_finds(agentdescent, priced):
     second = agentdescent(*priced(*QUICK))
 
     assert "goes on with" not in first.stdout
-    assert "goes on with the run in out" in second.stdout
+    assert "goes on with what was learned in out" in second.stdout
     assert "picked up version 2 of the artifact" in second.stdout
     assert "held-out reward 1.000 -> 1.000" in second.stdout
 
@@ -51,6 +51,22 @@ def test_a_killed_run_is_picked_up(agentdescent, started, priced):
     assert again.returncode == 0
     assert "picked up version 2" in again.stdout
     assert "held-out reward 1.000 -> 1.000" in again.stdout
+
+
+def test_the_same_command_finishes_a_killed_run(agentdescent, started, priced, tmp_path):
+    command = priced("--workers", "1", "--rounds", "6")
+    killed = started(*command)
+    for line in killed.stdout:
+        if "committed" in line:
+            break
+    killed.kill()
+    killed.wait()
+
+    again = agentdescent(*command)
+
+    assert again.returncode == 0
+    assert "finishes the run in out" in again.stdout
+    assert len(EvolutionResult.load(tmp_path / "out" / "result.json").history) == 6
 
 
 def test_without_barriers_it_counts_rollouts(agentdescent, priced, tmp_path):

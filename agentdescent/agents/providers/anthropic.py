@@ -14,7 +14,7 @@ from agentdescent.agents.providers.dialects import (
     tokens_of,
 )
 from agentdescent.agents.providers.failures import Failure, embedded
-from agentdescent.core.prompt import Prompt
+from agentdescent.core.prompt import Prompt, turns_before
 from agentdescent.core.reply import Tokens
 
 VERSION = "2023-06-01"
@@ -34,8 +34,10 @@ class Anthropic:
 
     def body(self, question: Question) -> dict[str, Any]:
         """The request; a long stable beginning of the prompt is marked for the cache."""
-        message = {"role": "user", "content": _content(question.prompt, question.cache_prefix)}
-        body: dict[str, Any] = {"model": question.model, "messages": [message]}
+        messages: list[dict[str, Any]] = [*turns_before(question.prompt)]
+        content = _content(question.prompt, question.cache_prefix)
+        messages.append({"role": "user", "content": content})
+        body: dict[str, Any] = {"model": question.model, "messages": messages}
         body[question.limit_key] = question.limit
         if question.system is not None:
             body["system"] = question.system

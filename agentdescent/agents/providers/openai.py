@@ -15,6 +15,7 @@ from agentdescent.agents.providers.dialects import (
     tokens_of,
 )
 from agentdescent.agents.providers.failures import Failure, embedded
+from agentdescent.core.prompt import turns_before
 from agentdescent.core.reply import Tokens
 
 
@@ -31,7 +32,8 @@ class OpenAI:
 
     def body(self, question: Question) -> dict[str, Any]:
         """The request."""
-        messages = [{"role": "user", "content": question.prompt}]
+        messages = turns_before(question.prompt)
+        messages.append({"role": "user", "content": question.prompt})
         if question.system is not None:
             messages.insert(0, {"role": "system", "content": question.system})
         body: dict[str, Any] = {"model": question.model, "messages": messages}

@@ -249,6 +249,16 @@ async def test_other_prompts_are_not_marked(prompt, options):
     assert body["messages"][0]["content"] == prompt
 
 
+@flavours
+@pytest.mark.asyncio
+async def test_what_was_said_before_a_prompt_comes_before_it(flavour):
+    turns = [{"role": "user", "content": "1 + 1"}, {"role": "assistant", "content": "2"}]
+
+    body = (await request_for(flavour, Prompt("1 + 2", turns=turns))).body
+
+    assert body["messages"] == [*turns, {"role": "user", "content": "1 + 2"}]
+
+
 @pytest.mark.asyncio
 async def test_where_marks_begin_can_be_set():
     body = (await request_for(CLAUDE, Prompt("abc", 2), cache_prefix=2)).body
