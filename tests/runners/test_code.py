@@ -268,7 +268,7 @@ class TestIdentity:
             {"overlay": {"a": "b"}},
             {"isolation": Bubblewrap()},
         ],
-        ids=str,
+        ids=lambda options: next(iter(options)),
     )
     def test_whatever_changes_outputs_changes_the_name(self, options):
         assert code_runner(ENTRYPOINT, **options).identity != code_runner(ENTRYPOINT).identity

@@ -391,7 +391,7 @@ class TestIdentity:
             {"isolation": Bubblewrap()},
             {"fixtures": lambda task: {}},
         ],
-        ids=str,
+        ids=lambda options: next(iter(options)),
     )
     def test_whatever_changes_answers_changes_the_name(self, options):
         agent = python_agent("pass")
