@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import ParallelStrategy, WorkUnit
 from agentdescent.core.spend import Exhausted, Unit
 from agentdescent.core.task import Task
+from agentdescent.core.turns import ResumeItem
 from agentdescent.engine.messages import Report, Snapshot, Ticket
 from agentdescent.engine.plugins import ask, consult
 from agentdescent.engine.schedule import Picker, arrivals
@@ -160,7 +162,7 @@ class Rounds:
         return {
             "round": self._round,
             "serial": list(self._serial),
-            "waiting": self._picker.waiting.dump(),
+            "waiting": [*self._picker.waiting.dump(), *map(asdict, self._cut_just_now())],
             "holds": {str(worker): held.version for worker, held in self._snapshots.items()},
             "versions": {
                 str(version): {"state": dict(snapshot.state), "rendered": snapshot.rendered}
@@ -182,6 +184,13 @@ class Rounds:
         self._snapshots = {
             int(worker): held.get(version, head) for worker, version in saved["holds"].items()
         }
+
+    def _cut_just_now(self) -> Iterator[ResumeItem]:
+        """What stragglers, who have not reported back yet, can be gone on with."""
+        for worker in sorted(self._late):
+            checkpoint = self._running[worker].checkpoint()
+            if checkpoint is not None:
+                yield checkpoint
 
     async def _stragglers_back(self, inbox: MemoryObjectReceiveStream[Report]) -> list[Report]:
         """Reports of rollouts called off before, whose workers are free again."""
@@ -289,8 +298,9 @@ class Rounds:
                 self._free.add(worker)
             else:
                 in_thread = ticket.expire()
-                self._late[worker] = in_thread
-                if ticket.checkpoint() is None:
+                is_lost = ticket.checkpoint() is None
+                self._late[worker] = is_lost and in_thread
+                if is_lost:
                     self.abandoned += not in_thread
                     expired.append(ticket)
         return expired

@@ -1,14 +1,20 @@
 """Rollouts that expose their turns: cut at the deadline, gone on with later, never lost."""
 
+import json
 import math
 
 import anyio
 import pytest
 
-from agentdescent import DifficultyWeighted, Turn, async_evolve
+from agentdescent import DifficultyWeighted, RoundRobin, Turn, async_evolve
 from agentdescent.core.events import RolloutFinished
+from agentdescent.engine.barrier_free import BarrierFree
+from agentdescent.engine.head import Head
+from agentdescent.engine.messages import Snapshot
+from agentdescent.engine.schedule import Picker
 from agentdescent.errors import ContractError
 from agentdescent.ledger import MemoryLedger
+from agentdescent.scheduling import ResumeItem, ResumeQueue
 from support.toy import HiddenRules
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime(start=0)]
@@ -345,3 +351,40 @@ async def test_the_longest_begin_first_where_there_are_fewer_slots_than_workers(
 
     by_worker_s, longest_first_s = 1 + 4, 4
     assert looptime == by_worker_s + longest_first_s
+
+
+async def test_what_was_cut_outlives_the_process(tmp_path):
+    options = {
+        "asynchronous": False,
+        "n_workers": 1,
+        "rounds": 4,
+        "round_timeout": 2.5,
+        "self_verify": False,
+        "repo_path": tmp_path / "ledger",
+    }
+    killed, again = (Talkative(long=["t0-0"], more=6) for _ in range(2))
+
+    with anyio.CancelScope() as scope:
+        await async_evolve(
+            **killed.parts,
+            **options,
+            on_round=lambda info: scope.cancel() if info.round == 1 else None,
+        )
+    result = await async_evolve(**again.parts, **options, resume="continue")
+
+    assert [n_said for n_said, _ in killed.attempts("t0-0")] == [0, 2]
+    assert [n_said for n_said, _ in again.attempts("t0-0")] == [2, 4]
+    assert result.error is None
+
+
+async def test_without_barriers_what_was_cut_is_written_down():
+    def schedule():
+        picker = Picker(RoundRobin(), {}, Head(Snapshot(1, {}, "")), ResumeQueue())
+        return BarrierFree(None, picker, [["a"], ["b"]], async_ratio=1), picker
+
+    (original, picker), (again, its_picker) = schedule(), schedule()
+    picker.waiting.push(ResumeItem("a", 2, ["said"], None, 1))
+
+    again.restore(json.loads(json.dumps(original.dump())))
+
+    assert its_picker.waiting.pop() == ResumeItem("a", 2, ["said"], None, 1)
