@@ -29,6 +29,7 @@ class Disk:
 
     def moved(self, reference: str) -> None:
         """A branch has been moved: sync it and its log."""
+        self._owes = True
         if self._terms.durability == "power":
             self._sync_reference(reference)
             self._terms.faults.reach(Step.BRANCH_SYNCED)

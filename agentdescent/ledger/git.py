@@ -169,10 +169,13 @@ class GitLedger:
         """The newest state of a search for the artifact whose run is no longer alive, or None.
 
         It is this run's from now on. A commit that its run did not live to acknowledge is finished.
+        A RuntimeWarning tells of searches that are too damaged to be adopted.
         """
         async with self.locked():
             alive = await self._work("look", lambda: self._ready().alive())
-            return await self._write("adopt", lambda store: store.adopt(artifact_id, alive))
+            adopted = await self._write("adopt", lambda store: store.adopt(artifact_id, alive))
+        _tell(self._ready())
+        return adopted
 
     async def save(self, save: SearchSave) -> None:
         """Write the state of this run's search.

@@ -80,7 +80,7 @@ class Objects:
             Damaged: Naming the first object that is not.
         """
         new = {commit for commit in commits if commit not in sound}
-        roots = {self._root(commit) for commit in new}
+        roots = {self.root(commit) for commit in new}
         pending = [root for root in roots if root not in sound]
         seen = new.union(pending)
         while pending:
@@ -96,7 +96,7 @@ class Objects:
 
         Only commits and trees are read.
         """
-        pending = [self._root(commit)]
+        pending = [self.root(commit)]
         found = {commit, *pending}
         while pending:
             for oid, is_tree in _inner(self.read(pending.pop())[1]):
@@ -114,7 +114,12 @@ class Objects:
         """
         return first_parent(self.read(commit)[1])
 
-    def _root(self, commit: str) -> str:
+    def root(self, commit: str) -> str:
+        """The tree of a commit.
+
+        Raises:
+            Damaged: If the commit cannot be read, or is none.
+        """
         kind, content = self.read(commit)
         if kind != "commit":
             raise Damaged(f"object {commit} is a {kind} where a commit has to be")

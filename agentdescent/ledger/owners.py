@@ -37,6 +37,10 @@ class Owner:
     host: str = ""
     boot: str = ""
 
+    def __str__(self) -> str:
+        """Who it is, for people."""
+        return f"run {self.run}, process {self.pid} on {self.host or 'an unknown host'},"
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:

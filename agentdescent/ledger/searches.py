@@ -2,7 +2,8 @@
 
 It points to a commit without parents, whose tree holds `search.json` and the pages. Nobody but the
 run moves it, and it has no log: what it pointed to before is removed, for every state replaces the
-one before it. All names in such a tree end with the run's, so that no two runs share a tree.
+one before it. All objects bear the name of their run, so that no two runs share one and what a run
+leaves can be removed with it.
 """
 
 import json
@@ -22,6 +23,7 @@ from agentdescent.ledger.failures import Damaged
 from agentdescent.ledger.faults import Step
 from agentdescent.ledger.objects import Objects
 from agentdescent.ledger.repository import signature
+from agentdescent.ledger.system import sync
 from agentdescent.ledger.terms import Terms
 
 PLACE = "refs/agentdescent/search"
@@ -48,21 +50,27 @@ class Found:
 
 
 class Searches:
-    """The searches in one repository. For one thread at a time, and the holder of the lock."""
+    """The searches in one repository. For one thread at a time, and the holder of the lock.
+
+    Attributes:
+        warnings: What there is to say about searches that are lost.
+    """
 
     def __init__(
         self, repository: Repository, git_dir: Path, objects: Objects, disk: Disk, terms: Terms
     ) -> None:
         self._repository, self._git_dir = repository, git_dir
         self._objects, self._disk = objects, disk
-        self._run, self._reach = terms.run, terms.faults.reach
+        self._run, self._terms, self._reach = terms.run, terms, terms.faults.reach
         self._tree: Tree | None = None
         self._replaceable: dict[str, str] = {}
+        self._inherited: str | None = None
+        self.warnings: list[str] = []
 
     @property
     def reference(self) -> str | None:
         """The full name of this run's reference; None before it has one."""
-        return self._name(self._run) if self._replaceable else None
+        return _name(self._run) if self._replaceable or self._inherited else None
 
     def write(self, save: SearchSave, dev: str) -> None:
         """Write the state of this run's search, which goes with the commit `dev`.
@@ -71,9 +79,10 @@ class Searches:
             ContractError: If it is not JSON; nothing was written.
         """
         document = _encoded({**save.document, "dev": dev, "run": self._run})
-        changes = {self._path(name): self._blob(page) for name, page in save.pages.items()}
+        title = f"{self._run}\n".encode()
+        changes = {self._path(name): self._blob(title + page) for name, page in save.pages.items()}
         changes[_FILE] = self._blob(document)
-        tree = self._tree_of(trees.graft(self._repository, self._tree, changes))
+        tree = self._repository[trees.graft(self._repository, self._tree, changes)].peel(Tree)
         author = signature()
         text = f"search of run {self._run}"
         commit = str(self._repository.create_commit(None, author, author, text, tree.id, []))
@@ -82,40 +91,80 @@ class Searches:
         self._point_to(commit)
         self._reach(Step.SEARCH_MOVED)
         self._replace(tree, {"commit": commit, _FILE: str(changes[_FILE])}, changes)
+        self._reach(Step.SEARCH_PRUNED)
 
     def newest(self, artifact_id: str, alive: Collection[str]) -> Found | None:
         """The newest search for an artifact whose run is none of `alive`, nor this one.
 
         Searches that are damaged, and more of them than anybody will adopt, are forgotten.
         """
-        waiting: list[Found] = []
-        for run, commit in references(self._repository, self._objects):
+        chosen: Found | None = None
+        n_waiting = 0
+        known = references(self._repository, self._objects)
+        for run, commit in known:
             if run == self._run or run in alive:
                 continue
-            found = load(self._repository, self._objects, run, commit)
-            if found is None or len(waiting) == _KEPT:
-                self._forget(run)
-            elif found.document.get("artifact") == artifact_id:
-                waiting.append(found)
-        return waiting[0] if waiting else None
+            document = peek(self._repository, self._objects, commit)
+            if document is None:
+                self._lose(run)
+            elif document.get("artifact") == artifact_id:
+                n_waiting += 1
+                if n_waiting > _KEPT:
+                    self._forget(run)
+                    self._discard(commit)
+                elif chosen is None:
+                    chosen = load(self._repository, self._objects, run, commit) or self._lose(run)
+        for run in self._torn({run for run, _ in known}.union(alive)):
+            self._lose(run)
+        return chosen
 
     def take_over(self, found: Found) -> None:
         """Let this run's reference point to what another has left, in place of that one's."""
         self._point_to(found.commit)
+        self._inherited = found.commit
         self._forget(found.run)
 
     def _point_to(self, commit: str) -> None:
         """Move this run's reference as git does: a lock, the new content, a rename."""
-        file = self._git_dir / self._name(self._run)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file = self._git_dir / _name(self._run)
+        self._make_folder(file.parent)
         lock = file.with_name(f"{file.name}.lock")
         lock.write_text(f"{commit}\n")
+        if self._terms.durability == "power":
+            sync(lock)  # there is no log from which a torn reference could be mended
         lock.replace(file)
-        self._disk.moved(self._name(self._run))
+        self._disk.moved(_name(self._run))
+
+    def _make_folder(self, folder: Path) -> None:
+        missing = [place for place in (folder, *folder.parents) if not place.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._terms.syncs:
+            for made in missing:
+                sync(made.parent)
+
+    def _torn(self, known: Collection[str]) -> list[str]:
+        """Runs whose reference names no commit, as a power failure can leave it."""
+        names = [file.name for file in (self._git_dir / PLACE).glob("*")]
+        return [name for name in names if name not in known and not name.endswith(".lock")]
+
+    def _lose(self, run: str) -> None:
+        self._forget(run)
+        (self._git_dir / _name(run)).unlink(missing_ok=True)
+        self.warnings.append(
+            f"the saved search of run {run} in the git ledger in {self._git_dir.parent} was "
+            "damaged, as a power failure or a bad disk leaves it; its statistics, measurements and "
+            "waiting evidence are lost, the artifact is not"
+        )
 
     def _forget(self, run: str) -> None:
         with suppress(KeyError):
-            self._repository.references.delete(self._name(run))
+            self._repository.references.delete(_name(run))
+
+    def _discard(self, commit: str) -> None:
+        """Remove the objects of a search to which nothing points any more."""
+        with suppress(Damaged):
+            for oid in self._objects.closure(commit, ()):
+                self._objects.file(oid).unlink(missing_ok=True)
 
     def _replace(self, tree: Tree, made: dict[str, str], changes: Collection[str]) -> None:
         """Remove what the reference pointed to before and does no longer."""
@@ -129,38 +178,41 @@ class Searches:
             before = self._replaceable.get(name, oid)
             if before != oid:
                 self._objects.file(before).unlink(missing_ok=True)
-        self._reach(Step.SEARCH_PRUNED)
+        if self._inherited is not None:
+            self._discard(self._inherited)
+            self._inherited = None
         self._replaceable |= made
         self._tree = tree
 
     def _blob(self, content: bytes) -> Oid:
         return self._repository.create_blob(content)
 
-    def _tree_of(self, oid: Oid) -> Tree:
-        return self._repository[oid].peel(Tree)
-
     def _path(self, page: str) -> str:
         """Where a page lies: a hundred of them in a folder."""
         kind, _, number = page.rpartition("/")
         return f"{kind}/{number[:-2]}/{number[-2:]}-{self._run}"
 
-    @staticmethod
-    def _name(run: str) -> str:
-        return f"{PLACE}/{run}"
-
 
 def references(repository: Repository, objects: Objects) -> list[tuple[str, str]]:
-    """Run and commit of every search in a repository, the newest first."""
+    """Run and commit of every search in a repository, the newest first, damaged ones last."""
     found: list[tuple[int, str, str]] = []
     for name in repository.references:
         folder, _, run = name.rpartition("/")
         if folder == PLACE:
             commit = str(repository.references[name].target)
-            with suppress(Damaged):
-                objects.read(commit)
-                made = repository[commit].peel(Commit)
-                found.append((made.commit_time, run, commit))
+            found.append((_time(repository, objects, commit), run, commit))
     return [(run, commit) for _, run, commit in sorted(found, reverse=True)]
+
+
+def peek(repository: Repository, objects: Objects, commit: str) -> Mapping[str, Any] | None:
+    """The document of the search that `commit` holds; None if it is damaged, or none of ours."""
+    try:
+        root = objects.root(commit)
+        objects.read(root)
+        _, content = objects.read(str(repository[root].peel(Tree)[_FILE].id))
+        return json.loads(content)
+    except (Damaged, LookupError, ValueError):
+        return None
 
 
 def load(repository: Repository, objects: Objects, run: str, commit: str) -> Found | None:
@@ -174,6 +226,14 @@ def load(repository: Repository, objects: Objects, run: str, commit: str) -> Fou
     return Found(run, commit, document, dict(_pages(tree)))
 
 
+def _time(repository: Repository, objects: Objects, commit: str) -> int:
+    try:
+        objects.read(commit)
+        return repository[commit].peel(Commit).commit_time
+    except (Damaged, ValueError):
+        return -1
+
+
 def _pages(tree: Tree) -> Iterator[tuple[str, bytes]]:
     for kind in tree:
         if isinstance(kind, Tree):
@@ -185,7 +245,12 @@ def _pages(tree: Tree) -> Iterator[tuple[str, bytes]]:
 def _pages_in(folder: str, tree: Tree) -> Iterator[tuple[str, bytes]]:
     for page in tree:
         if isinstance(page, Blob) and page.name:
-            yield f"{folder}{page.name.partition('-')[0]}", page.data
+            _, _, content = page.data.partition(b"\n")
+            yield f"{folder}{page.name.partition('-')[0]}", content
+
+
+def _name(run: str) -> str:
+    return f"{PLACE}/{run}"
 
 
 def _folders(path: str) -> Iterator[str]:

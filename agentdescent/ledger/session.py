@@ -73,7 +73,7 @@ class Session:
     def take_warnings(self) -> list[str]:
         """What the user has to hear of, once."""
         taken, self._warnings = self._warnings, []
-        return taken
+        return [*taken, *self.store.take_warnings()]
 
     def live(self) -> tuple[Owner, ...]:
         """The other runs that have the ledger open now."""
@@ -172,8 +172,7 @@ class Session:
 
     def _refusal(self, other: Owner) -> LedgerRefused:
         return LedgerRefused(
-            f"run {other.run}, process {other.pid} on {other.host or 'an unknown host'}, has it "
-            "open; nothing was changed",
+            f"{other} has it open; nothing was changed",
             operation="open",
             repo_path=str(self._path),
             hint="wait for its end, use another repo_path, or do not ask for exclusive=True",

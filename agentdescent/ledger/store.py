@@ -29,9 +29,6 @@ _CACHED = 64
 _TREES_AND_COMMIT = 6
 """About as many objects as a commit writes beside blobs."""
 
-_SEARCH = 4
-"""About as many objects as a saved search writes beside pages."""
-
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -111,8 +108,7 @@ class Store:
 
     def save(self, save: SearchSave) -> None:
         """Write the state of this run's search."""
-        self._searches.write(save, str(tip(self._repository, DEV)))
-        self.n_loose += len(save.pages) + _SEARCH
+        self._save(save, str(tip(self._repository, DEV)))
 
     def adopt(self, artifact_id: str, alive: Collection[str]) -> SavedSearch | None:
         """Take over the newest search for an artifact whose run is none of `alive`.
@@ -120,13 +116,18 @@ class Store:
         A commit that goes with it, and that its run did not live to put on dev, is put there.
         """
         found = self._searches.newest(artifact_id, alive)
-        if found is None:
+        if found is None or artifact_id not in self._view(DEV).index:
             return None
         self._roll_forward(str(found.document["dev"]))
         self._searches.take_over(found)
         since = self._since(artifact_id, int(found.document["head"]))
         (_, base), *commits = reversed(since)
         return SavedSearch(found.run, found.document, found.pages, base, commits)
+
+    def take_warnings(self) -> list[str]:
+        """What the user has to hear of, once."""
+        taken, self._searches.warnings = self._searches.warnings, []
+        return taken
 
     def commit(
         self,
@@ -187,6 +188,11 @@ class Store:
         edits = _Edits(artifact_id, entry.after(entry), lambda: {place: content})
         self._append(DEV, view, edits, text)
         return entry.version + 1
+
+    def _save(self, save: SearchSave, dev: str) -> None:
+        """Only pages stay: the rest replaces what was written before."""
+        self._searches.write(save, dev)
+        self.n_loose += len(save.pages)
 
     def _roll_forward(self, commit: str) -> None:
         """Put `commit` on dev, if it was made for its tip and not put there."""
@@ -277,7 +283,7 @@ class Store:
         made = _twice(lambda: self._write(view, edits, text))
         self._disk.written(str(made))
         if save is not None:
-            self._searches.write(save, str(made))
+            self._save(save, str(made))
         self._publish(reference(branch), view.tip, made, text)
         self._disk.moved(reference(branch))
         return made
