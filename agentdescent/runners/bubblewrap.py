@@ -103,7 +103,7 @@ class Bubblewrap:
         env = {**launch.env, **temporary, "PATH": path, "HOME": HOME}
         command = (
             *_limiting(self.limits),
-            self.program,
+            _located(self.program),
             *_OPTIONS,
             *(("--share-net",) if self.network else ()),
             *self._mounts(),
@@ -186,4 +186,9 @@ def _limiting(limits: Limits) -> tuple[str, ...]:
             _, most = resource.getrlimit(kind)
             at_most = limit if most == resource.RLIM_INFINITY else min(limit, most)
             granted.append(f"--{name}={at_most}")
-    return ("prlimit", *granted, "--") if granted else ()
+    return (_located("prlimit"), *granted, "--") if granted else ()
+
+
+def _located(program: str) -> str:
+    """Where we find `program`; what is started in its turn has another search path."""
+    return shutil.which(program) or program

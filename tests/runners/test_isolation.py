@@ -39,7 +39,8 @@ async def attack(isolation, source, *args):
     """What a program says that tries something; "stopped" if it could not."""
     attempt = f"try:\n{indented(source)}\nexcept Exception:\n    print('stopped')"
     run = tree_runner(python_agent(attempt, *args), layout="root", isolation=isolation)
-    return await unless_refused(run(SKILL, TASK))
+    call = run(SKILL, TASK)
+    return await (call if isinstance(isolation, Plain) else unless_refused(call))
 
 
 def indented(source):
@@ -289,7 +290,7 @@ class TestRefusal:
         )
         program.chmod(0o755)
         isolation = Bubblewrap(program=str(program))
-        run = code_runner(["sh"], test_cmd=["sh"], isolation=isolation)
+        run = code_runner(["/bin/sh"], test_cmd=["/bin/sh"], isolation=isolation)
 
         with pytest.raises(AgentError, match="tests could not be started: bwrap: No space left"):
             await run(SKILL, TASK)
