@@ -80,6 +80,8 @@ async def carry_out(request: Request) -> EvolutionResult:
             if ended is not None:
                 return ended
             parts = _Assembly(heard, store, newest, resumption, calls, threads).parts()
+            if resumption is None:
+                parts.accounts.alone = await resume.alone(heard, store)
             return await evolve_parts(parts)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import Strategy
 from agentdescent.core.spend import Unit
-from agentdescent.engine.search import HISTORY, entries
+from agentdescent.engine.search import rounds_of
 from agentdescent.errors import NotInLedger
 from agentdescent.result import EvolutionResult, RoundInfo
 from agentdescent.usage import Usage
@@ -36,12 +36,12 @@ def recall(path: Path, artifact_id: str, strategy: Strategy | None) -> Evolution
                 repo_path=str(path),
                 hint="runs with repo_path= save themselves; Ledger(path) reads the artifacts",
             )
-        history: list[Any] = entries(found.pages, HISTORY)[: found.document["rounds"]]
+        history = rounds_of(found.document, found.pages)
         if "result" in found.document:
             record = {**found.document["result"], "history": history}
             return EvolutionResult.from_record(record, str(path))
         result = _unfinished(reader, found, artifact_id, strategy)
-        result.history = [RoundInfo(**entry) for entry in history]
+        result.history = [RoundInfo.of(entry) for entry in history]
         if history:
             result.final_reward = result.history[-1].held_out_reward
         return result

@@ -57,6 +57,11 @@ class RoundInfo:
     screened: int = 0
     blamed: int = 0
 
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "RoundInfo":
+        """The entry that was written as JSON; what is not known is ignored."""
+        return cls(**_known(cls, record))
+
 
 @dataclass(frozen=True, slots=True)
 class ResumedFrom:
@@ -199,10 +204,11 @@ class EvolutionResult:
         """Write the result as UTF-8 JSON, replacing `path` atomically.
 
         Raises:
+            ValueError: Naming a value that JSON does not know, such as NaN; nothing is written.
             OSError: If the file cannot be written; what was there before is then untouched.
         """
         target = Path(path)
-        text = json.dumps(self.record(), indent=2, ensure_ascii=False)
+        text = _strict(self.record())
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             with temporary.open("x", encoding="utf-8", errors="surrogatepass") as file:
@@ -302,12 +308,25 @@ class EvolutionResult:
             )
         known = _known(cls, record)
         rows: list[dict[str, Any]] = record.get("history", [])
-        known["history"] = [RoundInfo(**_known(RoundInfo, row)) for row in rows]
+        known["history"] = [RoundInfo.of(row) for row in rows]
         known["usage"] = Usage.from_json(record.get("usage", {}))
         resumed: dict[str, Any] | None = record.get("resumed_from")
         known["resumed_from"] = resumed and ResumedFrom(**_known(ResumedFrom, resumed))
         known["stop_reason"] = StopReason(record.get("stop_reason", StopReason.ROUNDS))
         return cls(**known)
+
+
+def _strict(record: Mapping[str, Any]) -> str:
+    """The record as JSON that every reader understands."""
+    for name, value in record.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError as error:
+            raise ValueError(
+                f"{name} of the result cannot be written as JSON ({error}): {value!r:.80}; let "
+                "strategies keep text and finite numbers in the state"
+            ) from None
+    return json.dumps(record, indent=2, ensure_ascii=False)
 
 
 def _object(path: Path) -> dict[str, Any]:

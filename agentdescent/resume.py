@@ -8,7 +8,7 @@ from agentdescent.config import AggregatorConfig
 from agentdescent.core.store import LedgerStore, SavedSearch, SearchStore, Stored
 from agentdescent.core.task import Task
 from agentdescent.engine.resume import Resumption
-from agentdescent.engine.search import EVALUATIONS, HISTORY, SCHEMA, entries
+from agentdescent.engine.search import EVALUATIONS, SCHEMA, entries, rounds_of
 from agentdescent.errors import LedgerRefused
 from agentdescent.evaluate.identity import EvaluationIdentity, identity_of, task_key
 from agentdescent.request import Request
@@ -89,6 +89,25 @@ async def found(request: Request, store: LedgerStore, newest: Stored) -> Resumpt
     )
 
 
+async def alone(request: Request, store: LedgerStore) -> str:
+    """Why the run goes on from nothing but the artifact, if that is because others are at work.
+
+    A run that was to be continued may be one of them, so a warning says so.
+    """
+    if not keeps_searches(store):
+        return ""
+    others = [str(run) for run in await cast("SearchStore", store).live_runs()]
+    if not others:
+        return ""
+    text = f"begins a search of its own from the newest version: {', '.join(others)} still alive"
+    if request.config.resume == "continue":
+        request.alerts.warn(
+            f"resume='continue' found no run to go on with and {text}; wait for its end, or give "
+            "exclusive=True to be refused"
+        )
+    return text
+
+
 def keeps_searches(store: LedgerStore) -> bool:
     """True if `store` is a `SearchStore`."""
     return hasattr(store, "commit_with_search")
@@ -101,7 +120,7 @@ def stored_result(resumption: Resumption | None) -> EvolutionResult | None:
     document = resumption.saved.document
     if document["phase"] != "finished":
         return None
-    history = entries(resumption.saved.pages, HISTORY)
+    history = rounds_of(document, resumption.saved.pages)
     return EvolutionResult.from_record({**document["result"], "history": history})
 
 

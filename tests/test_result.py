@@ -1,6 +1,7 @@
 """`EvolutionResult` and `RoundInfo`: the figures they derive, and the file they are kept in."""
 
 import json
+import math
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -260,6 +261,47 @@ def test_unknown_fields_are_ignored_at_every_level(tmp_path):
     path.write_text(json.dumps(record), encoding="utf-8")
 
     assert EvolutionResult.load(path) == a_result()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_does_not_know_is_refused_by_name(tmp_path, number):
+    path = tmp_path / "result.json"
+    a_result().save(path)
+    before = path.read_bytes()
+
+    with pytest.raises(ValueError, match=r"^state of the result cannot be written.*temperature"):
+        a_result(state={"temperature": number}).save(path)
+
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_is_json_for_every_reader(tmp_path):
+    path = tmp_path / "result.json"
+    a_result().save(path)
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+
+
+def test_files_of_other_versions_with_this_schema_load(tmp_path):
+    path = tmp_path / "result.json"
+    record = a_result().record()
+    del record["usage"], record["stragglers"], record["history"][0]["blamed"]
+    record["mood"] = record["history"][1]["mood"] = record["history"][1]["reasons"]["new"] = 3
+    path.write_text(json.dumps(record), encoding="utf-8")
+
+    loaded = EvolutionResult.load(path)
+
+    assert loaded.history == [
+        *CLIMB[:1],
+        replace(CLIMB[1], reasons=loaded.history[1].reasons),
+        CLIMB[2],
+    ]
+    assert loaded.history[1].reasons == {"below-threshold": 1, "new": 3}
+    assert loaded.usage == Usage()
 
 
 def test_a_newer_schema_is_refused_with_both_numbers(tmp_path):

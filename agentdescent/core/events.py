@@ -24,7 +24,8 @@ class RunStarted(Event):
     """The artifact to start from is known and, if possible, measured.
 
     Attributes:
-        resumed_from: What the run has gone on from, in one line; "" if from nothing.
+        resumed_from: What the run has gone on from, in one line, or that others which are still at
+            work keep it from doing so; else "".
     """
 
     artifact_id: str

@@ -125,6 +125,10 @@ class SearchStore(LedgerStore, Protocol):
         """
         ...
 
+    async def live_runs(self) -> Sequence[object]:
+        """The other runs that have the ledger open now; `str` of each says who it is."""
+        ...
+
     async def save(self, save: SearchSave) -> None:
         """Write the state of this run's search; waiting for the lock can be cancelled."""
         ...

@@ -30,6 +30,7 @@ class Accounts:
         artifact_id: The artifact.
         initial_reward: Held-out reward of the artifact the run began with, or None.
         resumed_from: What the run has gone on from, or None.
+        alone: Why it has gone on from nothing but the artifact, as far as others are the reason.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Accounts:
         self.artifact_id: str = recorder.artifact_id
         self.initial_reward: float | None = None
         self.resumed_from: ResumedFrom | None = None
+        self.alone: str = ""
         self._began_with: Snapshot = shared.head.snapshot
         self._shared = shared
         self._held_out = held_out

@@ -148,7 +148,7 @@ async def _begin(parts: Parts) -> None:
         version = parts.shared.head.snapshot.version
         name = parts.accounts.artifact_id
         began = (anyio.current_time(), name, version, reward, *parts.counts)
-        parts.shared.emit(RunStarted(*began, resumed_from=str(resumed or "")))
+        parts.shared.emit(RunStarted(*began, resumed_from=str(resumed or parts.accounts.alone)))
 
 
 async def _work_and_merge(

@@ -9,7 +9,7 @@ from agentdescent.core.evidence import EvidenceCard
 from agentdescent.core.search import Persistent, load_cards
 from agentdescent.core.store import SavedSearch, Stored
 from agentdescent.core.task import Task
-from agentdescent.engine.search import HISTORY, entries
+from agentdescent.engine.search import rounds_of
 from agentdescent.result import ResumedFrom, RoundInfo
 
 STATISTICS = ("aggregator", "audit", "experience", "parallel", "sampler")
@@ -54,8 +54,7 @@ class Resumption:
         """The rounds to go on from; none if a new run begins."""
         if not self.whole:
             return []
-        count: int = self.saved.document["rounds"]
-        return [RoundInfo(**entry) for entry in entries(self.saved.pages, HISTORY)[:count]]
+        return [RoundInfo.of(entry) for entry in rounds_of(self.saved.document, self.saved.pages)]
 
     @property
     def cards(self) -> list[EvidenceCard]:

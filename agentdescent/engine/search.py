@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -23,6 +24,9 @@ PAGE_ENTRIES = 400
 
 PAUSE_S = 0.5
 """Without rounds, the least time between two saves that no commit asks for."""
+
+SHARE = 10
+"""With rounds, saves that no commit asks for take no more than this part of the time."""
 
 EVALUATIONS, HISTORY = "evaluations", "history"
 
@@ -67,6 +71,13 @@ def entries(pages: Mapping[str, bytes], kind: str) -> list[Any]:
     """All entries of one kind, in the order in which they were added."""
     names = sorted(name for name in pages if name.startswith(f"{kind}/"))
     return [json.loads(line) for name in names for line in pages[name].splitlines()]
+
+
+def rounds_of(document: Mapping[str, Any], pages: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """The history of a saved search; what came after the last round counts to it in the end."""
+    rounds: list[dict[str, Any]] = entries(pages, HISTORY)[: document["rounds"]]
+    last: list[dict[str, Any]] = document.get("result", {}).get("history", [])
+    return [*rounds[: len(rounds) - len(last)], *last]
 
 
 class Search:
@@ -123,8 +134,13 @@ class Search:
             self.history.add(asdict(info))
 
     async def begin(self) -> None:
-        """Save what the start has cost."""
-        await self._write(self._document("round"))
+        """Save what the start has cost; a ledger that is busy is asked again after a round.
+
+        Raises:
+            LedgerError: If it fails otherwise.
+        """
+        with suppress(LedgerBusy):
+            await self._write(self._document("round"))
 
     def begin_merge(self) -> None:
         """Remember the state in which a merge begins."""
@@ -143,6 +159,7 @@ class Search:
     async def end_round(self, info: RoundInfo) -> None:
         """Save the state after a round, unless the last save is recent enough.
 
+        It may always be if saving takes far longer than a round: then half a second is at stake.
         A ledger that is busy is asked again after the next round.
 
         Raises:
@@ -151,26 +168,30 @@ class Search:
         self.made.clear()
         self.history.add(asdict(info))
         self._last = self._document("round")
-        now = anyio.current_time()
-        if now >= self._next_save:
-            self._next_save = now + self._pause
-            await self._write(self._last)
+        began = anyio.current_time()
+        if began >= self._next_save:
+            with suppress(LedgerBusy):
+                await self._write(self._last)
+            took = anyio.current_time() - began
+            self._next_save = began + max(self._pause, min(SHARE * took, PAUSE_S))
 
     async def finish(self, result: EvolutionResult) -> None:
-        """Save how the run ended. After an error it can be continued from where it was."""
+        """Save how the run ended. After an error it can be continued from where it was.
+
+        Raises:
+            LedgerError: If that cannot be saved.
+        """
         if result.stop_reason is StopReason.ERROR:
             await self._write(self._last)
             return
-        record: dict[str, Any] = {**result.record(), "history": []}
+        record = result.record()
+        record["history"] = record["history"][-1:]
         await self._write({**self._document("finished"), "result": record})
 
     async def _write(self, document: dict[str, Any]) -> None:
         self._last = document
         save = self._save(document)
-        try:
-            await self._store.save(save)
-        except LedgerBusy:
-            return
+        await self._store.save(save)
         self._note_written(save)
 
     def _document(self, phase: str) -> dict[str, Any]:

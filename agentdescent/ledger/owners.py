@@ -39,7 +39,7 @@ class Owner:
 
     def __str__(self) -> str:
         """Who it is, for people."""
-        return f"run {self.run}, process {self.pid} on {self.host or 'an unknown host'},"
+        return f"run {self.run} (process {self.pid} on {self.host or 'an unknown host'})"
 
 
 @dataclass(frozen=True, slots=True)
