@@ -81,6 +81,11 @@ from .errors import (
 )
 from .ledger.api import Ledger as Ledger
 from .merge.aggregator import Aggregator as Aggregator
+from .policy.bundle import (
+    AcceptDecision as AcceptDecision,
+    MergeContext as MergeContext,
+    Policies as Policies,
+)
 from .policy.filetree import FileTree as FileTree
 from .policy.parallel import DataParallel as DataParallel
 from .policy.parallel_clusters import ClusterParallel as ClusterParallel
@@ -107,7 +112,12 @@ from .policy.strategies import (
     SingleSlot as SingleSlot,
     rule_id as rule_id,
 )
+from .policy.unpaired import UnpairedBeta as UnpairedBeta
 from .pricing import Price as Price
+from .reference import (
+    AgentDescent as AgentDescent,
+    AsyncAgentDescent as AsyncAgentDescent,
+)
 from .result import (
     EvolutionResult as EvolutionResult,
     ResumedFrom as ResumedFrom,
