@@ -137,10 +137,26 @@ def examples(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure: `nox -s bench -- NAME... [OPTION...]` runs benchmarks/NAME.py, or all of them."""
     session.install(".", *groups("bench"))
-    options = [argument for argument in session.posargs if argument.startswith("-")]
-    names = [argument for argument in session.posargs if not argument.startswith("-")]
+    names, options = named_benchmarks(session)
     for name in names or sorted(path.stem for path in Path("benchmarks").glob("[!_]*.py")):
         session.run("python", f"benchmarks/{name}.py", *options)
+
+
+@nox.session
+def bench_docs(session: nox.Session) -> None:
+    """Write docs/benchmarks.md from the results; `-- NAME... [OPTION...]` measures these anew."""
+    session.install(".", *groups("bench"))
+    names, options = named_benchmarks(session)
+    for name in names:
+        result = f"benchmarks/results/{name}.json"
+        session.run("python", f"benchmarks/{name}.py", *options, "--json", result)
+    session.run("python", "benchmarks/_page.py")
+
+
+def named_benchmarks(session: nox.Session) -> tuple[list[str], list[str]]:
+    """The names and the options among the arguments."""
+    arguments = session.posargs
+    return [a for a in arguments if a[:1] != "-"], [a for a in arguments if a[:1] == "-"]
 
 
 @nox.session

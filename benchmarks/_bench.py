@@ -138,6 +138,8 @@ def _block(columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 def shown(value: object) -> str:
     """A cell of a table."""
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "NO"
     if isinstance(value, float):

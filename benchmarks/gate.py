@@ -10,8 +10,7 @@ from functools import partial
 
 from _bench import Row, median, ratio, run_benchmark, spread, take_turns
 
-from agentdescent import EvolutionResult, Task, async_evolve
-from agentdescent.events import MergeDecided
+from agentdescent import EvolutionResult, RoundInfo, Task, async_evolve
 from agentdescent.ledger import MemoryLedger
 
 CLAIM = "gates over 200 held-out tasks of 20 ms: time, evaluations, and what is run twice"
@@ -36,7 +35,7 @@ class World:
     helps: bool
     proposed_at: float = math.nan
     seconds: list[float] = field(default_factory=list)
-    """From each proposal to the decision about it."""
+    """From each proposal to the end of its round."""
 
     def __post_init__(self) -> None:
         self.train = [Task(f"t{i}", "", {"needs": math.inf}) for i in range(N_TRAIN)]
@@ -55,12 +54,11 @@ class World:
 
     async def propose(self, rendered: str, task: Task, output: int, reward: float) -> str:
         self._proposals += 1
-        self.proposed_at = time.monotonic()
+        self.proposed_at = time.perf_counter()
         return f"{'a step' if self.helps else 'a note'}, number {self._proposals}"
 
-    def note(self, event: object) -> None:
-        if isinstance(event, MergeDecided):
-            self.seconds.append(event.at - self.proposed_at)
+    def end_round(self, info: RoundInfo) -> None:
+        self.seconds.append(time.perf_counter() - self.proposed_at)
 
 
 def _needs(index: int) -> int:
@@ -83,7 +81,7 @@ def evolved(world: World, width: int | None, repeats: int = 1) -> EvolutionResul
             eval_concurrency=width,
             eval_repeats=repeats,
             ledger=MemoryLedger(),
-            on_event=world.note,
+            on_round=world.end_round,
         )
     )
     assert result.error is None
@@ -102,7 +100,7 @@ def waves(helps: bool, width: int) -> list[int]:
 
 
 def ours(helps: bool, width: int) -> float:
-    """Milliseconds of a gate: from the proposal to the decision, the commit included."""
+    """Milliseconds of a gate: from the proposal to the end of its round, the commit included."""
     world = World(helps)
     evolved(world, width)
     return 1000 * median(world.seconds)
@@ -113,7 +111,7 @@ def bare(helps: bool, width: int) -> float:
 
     async def gate() -> float:
         began = time.perf_counter()
-        for _ in range(waves(helps, width)[GATES // 2]):
+        for _ in range(round(median(waves(helps, width)))):
             await asyncio.gather(*(asyncio.sleep(LATENCY_S) for _ in range(width)))
         return time.perf_counter() - began
 
@@ -123,7 +121,7 @@ def bare(helps: bool, width: int) -> float:
 def durations(quick: bool) -> Iterable[Row]:
     for width in (N_HELD_OUT, DEFAULT_WIDTH):
         for helps in (True, False):
-            ideal = 1000 * LATENCY_S * waves(helps, width)[GATES // 2]
+            ideal = 1000 * LATENCY_S * median(waves(helps, width))
             bar = {(N_HELD_OUT, True): 60.0, (N_HELD_OUT, False): 30.0}.get(
                 (width, helps), 1.15 * ideal
             )

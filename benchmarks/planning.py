@@ -24,7 +24,9 @@ from agentdescent.engine.journal import Journal
 from agentdescent.engine.merger import Merger
 from agentdescent.ledger import MemoryLedger
 
-CLAIM = "the engine with many workers in virtual time: throughput, lag, and what saturates first"
+CLAIM = (
+    "the engine in virtual time, on backends without limits: throughput, lag, what saturates first"
+)
 RULES, PER_RULE = 200, 2
 TARGET = 0.95
 NAMES_IT = 0.7

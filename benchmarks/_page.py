@@ -1,0 +1,163 @@
+"""Writes docs/benchmarks.md and its plots, from what is in results/ and nothing else."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _bench import RESULTS, Row, blocks, shown
+from _plots import Plot, svg
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = "benchmarks.md"
+PLOTS = "benchmarks"
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """How the results of one benchmark are shown."""
+
+    title: str
+    plots: Sequence[Plot] = ()
+    notes: str = ""
+
+
+SECTIONS = {
+    "overhead": Section("Overhead", [Plot("ms", ["case"], "bar ms", log=True)]),
+    "latency": Section(
+        "Hidden latency", [Plot("of ideal", ["workload", "schedule", "workers"], "floor")]
+    ),
+    "gate": Section("The gate", [Plot("ms", ["gate", "at once"], "bar ms")]),
+    "ledger": Section("The ledger", [Plot("to bare", ["durability"], "bar")]),
+    "quality": Section(
+        "Calls to quality", [Plot("to the floor in rounds", ["schedule", "workers"], "bar")]
+    ),
+    "overlap": Section(
+        "Overlap",
+        [
+            Plot("to the schedule", ["rounds"], "bar"),
+            Plot("slots busy", ["without barriers"], "bar"),
+        ],
+        "The schedule of a round is the longest chain of calls of one worker and then the gate. "
+        "After a gate, members of a union are tried once more on the tasks they come from: `own "
+        "tasks counted` has these in the schedule.",
+    ),
+    "honest_gate": Section(
+        "An honest gate",
+        [
+            Plot("mean", ["candidates", "confirm", "version"], "bar"),
+            Plot("power", ["true gain", "version"], "bar"),
+        ],
+    ),
+    "scale": Section(
+        "Scale", [Plot("time grows", ["run"], "bar"), Plot("memory grows", ["run"], "bar")]
+    ),
+    "sampling": Section(
+        "Sampling", [Plot("c=0.4", ["artifact", "workers", "noise", "rollouts"], "round robin")]
+    ),
+    "planning": Section(
+        "Planning for thousands of workers",
+        [
+            Plot(column, ["latency", "workers", "schedule", "evaluations at once"], log=True)
+            for column in ("minutes to 0.95", "calls to 0.95")
+        ],
+        "Calls take what their law draws, however many are under way. Shares are of the time from "
+        "the first rollout to the target. `mean lag` is how many commits were made while a rollout "
+        "went on; `event loop busy` is processor time of the engine to simulated time. In the last "
+        "table there is nothing to learn, and `loop full at workers` is where rollouts alone would "
+        "fill one core.",
+    ),
+}
+"""In the order of the page."""
+
+HEAD = """\
+# Benchmarks
+
+!!! note
+    This page is generated, and a test compares it with the results in `benchmarks/results/`: no
+    figure in it is typed. To measure anew and to write it again:
+
+    ```bash
+    nox -s bench_docs -- gate overlap
+    ```
+
+    Without names it is written from the results that are there.
+
+A figure is a ratio inside one run, or stands next to the same work done by a bare loop on the same
+machine: the contestants take turns, and the median is shown. `reached` says whether a row meets its
+bar; in the plots, rows that do not are red.
+"""
+
+
+def results() -> list[Record]:
+    """What has been measured, in the order of the page."""
+    paths = [RESULTS / f"{name}.json" for name in SECTIONS]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
+def pages(records: Sequence[Record]) -> dict[str, str]:
+    """The files below docs/ that show `records`: the page and its plots."""
+    parts = [HEAD, _markdown(_summary(record) for record in records)]
+    parts += ["\n".join(_section(record)) for record in records]
+    files = {PAGE: "\n".join(parts)}
+    for record in records:
+        plots = SECTIONS[record["benchmark"]].plots
+        files[f"{PLOTS}/{record['benchmark']}.svg"] = svg(plots, record["rows"])
+    return files
+
+
+def _summary(record: Record) -> Row:
+    judged = [row["reached"] for row in record["rows"] if "reached" in row]
+    title = SECTIONS[record["benchmark"]].title
+    return {
+        "benchmark": f"[{title}](#{title.lower().replace(' ', '-')})",
+        "bars reached": f"{sum(judged)} of {len(judged)}" if judged else "no bars",
+        "measured": record["date"] + (", a quick run" if record["quick"] else ""),
+    }
+
+
+def _section(record: Record) -> Iterator[str]:
+    name = record["benchmark"]
+    title = SECTIONS[name].title
+    yield f"## {title}\n"
+    yield f"{record['claim'][0].upper()}{record['claim'][1:]}.\n"
+    if record["quick"]:
+        yield "This was a quick run, which shows that the measurement works and proves little.\n"
+    if SECTIONS[name].notes:
+        yield f"{SECTIONS[name].notes}\n"
+    yield f"![{title}]({PLOTS}/{name}.svg)\n"
+    for rows in blocks(record["rows"]).values():
+        yield _markdown(rows)
+    yield (
+        f"`benchmarks/{name}.py`, {record['date']}, Python {record['python']}, "
+        f"{record['system']}, {record['cores']} cores.\n"
+    )
+
+
+def _markdown(rows: Iterable[Row]) -> str:
+    listed = list(rows)
+    columns = list(listed[0]) if listed else []
+    lines = [columns, [_rule(listed, column) for column in columns]]
+    lines += [[shown(row[column]) for column in columns] for row in listed]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _rule(rows: Sequence[Row], column: str) -> str:
+    """Figures stand on the right."""
+    return "---" if any(isinstance(row[column], str) for row in rows) else "---:"
+
+
+def write(files: dict[str, str]) -> None:
+    """Put the files below docs/, and remove plots that are none of them."""
+    (DOCS / PLOTS).mkdir(exist_ok=True)
+    for old in (DOCS / PLOTS).glob("*.svg"):
+        old.unlink()
+    for name, text in files.items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(pages(results()))
