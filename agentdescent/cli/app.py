@@ -19,7 +19,7 @@ _LEARNING = "What it learns, and from what"
 _PACE = "How it is done"
 _BUDGETS = "When this call ends"
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="agentdescent",
     epilog=EPILOG,
     no_args_is_help=True,

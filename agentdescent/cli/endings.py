@@ -18,7 +18,7 @@ from rich.markup import escape
 from agentdescent.errors import AgentDescentError, EvolutionInterrupted, describe
 from agentdescent.result import EvolutionResult
 
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+stderr: Console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _IN_ADDRESS = re.compile(r"(?<=://)[^/\s@]+@")

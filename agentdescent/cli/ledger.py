@@ -17,7 +17,7 @@ from agentdescent.core.diff import State
 from agentdescent.ledger import Changes, Ledger, Version
 from agentdescent.ledger.codec import canonical_json
 
-app = typer.Typer(rich_markup_mode="rich")
+app: typer.Typer = typer.Typer(rich_markup_mode="rich")
 
 _DEFAULT = "artifact"
 _STYLES = {"+++": "bold", "---": "bold", "@@": "cyan", "+": "green", "-": "red"}

@@ -84,7 +84,7 @@ class Served:
     def __init__(self, process: "subprocess.Popen[str]", errors: IO[str]) -> None:
         self._process = process
         self._errors = errors
-        self.base_url = str(self._line()["base_url"])
+        self.base_url: str = str(self._line()["base_url"])
 
     def counts(self) -> Counts:
         """What it has served so far, by its own account."""

@@ -85,7 +85,8 @@ class ProviderError(BackendError):
         self.endpoint = endpoint
         self.model = model
         self.status = status
-        self.attempts = self.attempts_made = attempts
+        self.attempts: int = attempts
+        self.attempts_made: int | None = attempts
         self.hint = hint
 
 
