@@ -71,7 +71,7 @@ SECTIONS = {
         "fill one core.",
     ),
 }
-"""In the order of the page."""
+"""In the order of the page; others come after them, under their own names and without a plot."""
 
 HEAD = """\
 # Benchmarks
@@ -94,24 +94,35 @@ bar; in the plots, rows that do not are red.
 
 def results() -> list[Record]:
     """What has been measured, in the order of the page."""
-    paths = [RESULTS / f"{name}.json" for name in SECTIONS]
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+    order = {name: place for place, name in enumerate(SECTIONS)}
+    paths = sorted(RESULTS.glob("*.json"), key=lambda p: (order.get(p.stem, len(order)), p.stem))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
 def pages(records: Sequence[Record]) -> dict[str, str]:
     """The files below docs/ that show `records`: the page and its plots."""
     parts = [HEAD, _markdown(_summary(record) for record in records)]
-    parts += ["\n".join(_section(record)) for record in records]
+    parts += ["\n".join(_shown(record)) for record in records]
     files = {PAGE: "\n".join(parts)}
     for record in records:
-        plots = SECTIONS[record["benchmark"]].plots
-        files[f"{PLOTS}/{record['benchmark']}.svg"] = svg(plots, record["rows"])
+        plots = _section(record).plots
+        if plots:
+            files[_plot(record)] = svg(plots, record["rows"])
     return files
+
+
+def _section(record: Record) -> Section:
+    name = record["benchmark"]
+    return SECTIONS.get(name) or Section(name.replace("_", " ").capitalize())
+
+
+def _plot(record: Record) -> str:
+    return f"{PLOTS}/{record['benchmark']}.svg"
 
 
 def _summary(record: Record) -> Row:
     judged = [row["reached"] for row in record["rows"] if "reached" in row]
-    title = SECTIONS[record["benchmark"]].title
+    title = _section(record).title
     return {
         "benchmark": f"[{title}](#{title.lower().replace(' ', '-')})",
         "bars reached": f"{sum(judged)} of {len(judged)}" if judged else "no bars",
@@ -119,20 +130,20 @@ def _summary(record: Record) -> Row:
     }
 
 
-def _section(record: Record) -> Iterator[str]:
-    name = record["benchmark"]
-    title = SECTIONS[name].title
-    yield f"## {title}\n"
+def _shown(record: Record) -> Iterator[str]:
+    section = _section(record)
+    yield f"## {section.title}\n"
     yield f"{record['claim'][0].upper()}{record['claim'][1:]}.\n"
     if record["quick"]:
         yield "This was a quick run, which shows that the measurement works and proves little.\n"
-    if SECTIONS[name].notes:
-        yield f"{SECTIONS[name].notes}\n"
-    yield f"![{title}]({PLOTS}/{name}.svg)\n"
+    if section.notes:
+        yield f"{section.notes}\n"
+    if section.plots:
+        yield f"![{section.title}]({_plot(record)})\n"
     for rows in blocks(record["rows"]).values():
         yield _markdown(rows)
     yield (
-        f"`benchmarks/{name}.py`, {record['date']}, Python {record['python']}, "
+        f"`benchmarks/{record['benchmark']}.py`, {record['date']}, Python {record['python']}, "
         f"{record['system']}, {record['cores']} cores.\n"
     )
 
