@@ -79,6 +79,18 @@ from .errors import (
     RewardContractError as RewardContractError,
     RunningLoopError as RunningLoopError,
 )
+from .frontends import (
+    Comparison as Comparison,
+    Evolved as Evolved,
+    async_evolve_agent_code as async_evolve_agent_code,
+    async_evolve_agent_dir as async_evolve_agent_dir,
+    async_evolve_skill as async_evolve_skill,
+    async_evolve_skill_dir as async_evolve_skill_dir,
+    evolve_agent_code as evolve_agent_code,
+    evolve_agent_dir as evolve_agent_dir,
+    evolve_skill as evolve_skill,
+    evolve_skill_dir as evolve_skill_dir,
+)
 from .ledger.api import Ledger as Ledger
 from .merge.aggregator import Aggregator as Aggregator
 from .policy.bundle import (

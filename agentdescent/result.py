@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from agentdescent.core.outcomes import StopReason
 from agentdescent.core.protocols import Strategy
@@ -255,7 +255,7 @@ class EvolutionResult:
         return write_tree(tree, path, backup=backup, prune=prune, dry_run=dry_run, spec=spec)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> "EvolutionResult":
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a saved result. Missing fields take their defaults, unknown ones are ignored.
 
         Raises:
@@ -288,9 +288,7 @@ class EvolutionResult:
         return recall(Path(path), artifact_id, strategy)
 
     @classmethod
-    def from_record(
-        cls, record: Mapping[str, Any], source: str = "the record"
-    ) -> "EvolutionResult":
+    def from_record(cls, record: Mapping[str, Any], source: str = "the record") -> Self:
         """The result that `record` gave; `source` says in errors where it came from.
 
         Raises:

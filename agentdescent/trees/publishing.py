@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import unified_diff
 from itertools import count
 from pathlib import Path
@@ -50,6 +50,7 @@ def write_tree(
     prune: bool = False,
     dry_run: bool = False,
     spec: TreeSpec | None = None,
+    check: Callable[[Path], object] | None = None,
 ) -> WritePlan:
     """Make the directory `path` hold `files`; whatever else is in it stays.
 
@@ -63,6 +64,9 @@ def write_tree(
         prune: Delete the files that `spec` selects and `files` does not have.
         dry_run: Change nothing.
         spec: Which files of the directory are the tree's, as given to `load_tree`.
+        check: Raises if the directory that it is given must not be replaced. It is asked of the
+            one that is there, and once more, when that has made room, of what came to be in it
+            meanwhile.
 
     Raises:
         TreeError: If `path` or something in the way of a file is a link or of another kind, or if
@@ -72,6 +76,9 @@ def write_tree(
     check_paths(files)
     target = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - follows no link
     plan = _plan(files, target, spec or TreeSpec(), prune=prune)
+    check = check if check is not None and target.is_dir() else None
+    if check is not None:
+        check(target)
     if dry_run or (target.is_dir() and not plan["written"] and not plan["deleted"]):
         return plan
     if Path.cwd().is_relative_to(target):
@@ -82,6 +89,8 @@ def write_tree(
         _build(fresh, target, files, plan)
         existed = target.is_dir()
         (_exchange if existed else os.rename)(fresh, target)
+        if check is not None:
+            _take_back_unless(check, fresh, target)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
@@ -174,6 +183,14 @@ def _exchange(fresh: Path, target: Path) -> None:
             aside.rename(target)
             raise
         aside.rename(fresh)
+
+
+def _take_back_unless(check: Callable[[Path], object], old: Path, target: Path) -> None:
+    try:
+        check(old)
+    except BaseException:
+        _exchange(old, target)
+        raise
 
 
 def _renameat2(fresh: Path, target: Path) -> bool:
