@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from agentdescent.agents.providers.dialects import tokens_of
 from agentdescent.core.reply import Tokens
 
 _Event = Mapping[str, Any]
@@ -85,10 +86,12 @@ def _tokens(usage: object) -> Tokens | None:
     counts = {name: n for name, n in cast("_Event", usage).items() if isinstance(n, int)}
     written = counts.get("cache_creation_input_tokens", 0)
     read = counts.get("cache_read_input_tokens", 0)
-    return Tokens(
-        input=counts.get("input_tokens", 0) + written + read,
-        output=counts.get("output_tokens", 0),
-        cache_read=read + counts.get("cached_input_tokens", 0),
-        cache_write=written,
-        reasoning=counts.get("reasoning_output_tokens", 0),
+    return tokens_of(
+        (
+            counts.get("input_tokens", 0) + written + read,
+            counts.get("output_tokens", 0),
+            read + counts.get("cached_input_tokens", 0),
+            written,
+            counts.get("reasoning_output_tokens", 0),
+        )
     )

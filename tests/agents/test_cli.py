@@ -375,6 +375,12 @@ class TestReadAnswer:
     def test_without_usage_the_tokens_are_not_known(self):
         assert read_answer('{"result": "Paris"}').tokens is None
 
+    @pytest.mark.parametrize("count", [-1, 10**400])
+    def test_nonsense_about_tokens_is_no_knowledge_of_them(self, count):
+        printed = json.dumps({"result": "Paris", "usage": {"input_tokens": count}})
+
+        assert read_answer(printed).tokens is None
+
     @pytest.mark.parametrize(
         ("printed", "error"),
         [

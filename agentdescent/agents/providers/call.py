@@ -139,7 +139,7 @@ class Call:
             self._failed += 1
             if self._failed >= self._terms.retries:
                 return None
-        if result.retry_after is not None:
+        if result.retry_after:  # "0" says nothing that our own wait would not
             wait = result.retry_after
         if anyio.current_time() + wait >= self._ends:
             return None

@@ -18,10 +18,12 @@ from agentdescent.blocking import run_blocking
 from agentdescent.calls import current_run
 from agentdescent.core.identity import canonical_json
 from agentdescent.core.reply import Reply
-from agentdescent.errors import ProviderError, RunningLoopError
+from agentdescent.errors import ProviderError, ProviderUnreachable, RunningLoopError
 from agentdescent.threads import in_thread, loop_is_running, on_loop
 
 T = TypeVar("T")
+
+_PROXIES = "check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
 
 PROBE = (
     "A train leaves at 9:40 and arrives at 11:05. How many minutes does it take? Think it through "
@@ -205,7 +207,10 @@ class ApiCompletion:
         return _reply(outcome.result, outcome.seconds), outcome.limit
 
     async def _line(self, endpoint: Endpoint) -> Line:
-        client = await self._connections.client()
+        try:
+            client = await self._connections.client()
+        except ValueError as error:
+            raise self._error(Failure(ProviderUnreachable, str(error), hint=_PROXIES), 0) from None
         send = self._through_sdk if sdk.is_sdk(client) else self._over_http
         limiter = self._connections.limiter(endpoint)
         return Line(self._dialect, endpoint, limiter, partial(send, client, endpoint))
@@ -218,7 +223,8 @@ class ApiCompletion:
         headers = self._dialect.headers(endpoint.key)
         if endpoint.user:
             headers["authorization"] = endpoint.basic
-        request = wire.Request(f"{endpoint.url}{self._dialect.path}", headers, body, heard)
+        url = f"{endpoint.url}{self._dialect.path}"
+        request = wire.Request(url, headers, body, heard, endpoint.redact)
         return await wire.post(client, self._dialect, request)
 
     async def _through_sdk(

@@ -8,6 +8,9 @@ from agentdescent.agents.providers.failures import Failure
 from agentdescent.core.reply import Tokens
 from agentdescent.errors import WrongShape
 
+NONSENSE = 10**9
+"""So many tokens are in no single call."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -141,7 +144,7 @@ def text_of(blocks: object) -> str | None:
 
 def tokens_of(counts: tuple[object, object, object, object, object]) -> Tokens | None:
     """(input, output, cache_read, cache_write, reasoning), or None if a number makes no sense."""
-    numbers = [count for count in counts if type(count) is int and count >= 0]
+    numbers = [count for count in counts if type(count) is int and 0 <= count < NONSENSE]
     if len(numbers) < len(counts):
         return None
     tokens = Tokens(*numbers)

@@ -1,18 +1,20 @@
 """Where an API is and what opens it, kept out of sight."""
 
 import hashlib
+import json
 import os
 import re
 from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from agentdescent.errors import BadRequest, ProviderAuthError
 
 SHORTEST_SECRET = 4
 """Shorter keys, such as those of local servers, are no secret, and no word to search for."""
 
-_USER = re.compile(r"^((?:\w+:)?//)?.*@")
+_USER = re.compile(r"^((?:\w+:)?//)?.*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,13 @@ class Endpoint:
         return hashlib.sha256(repr((self.url, self.key, self.user)).encode()).hexdigest()
 
     def redact(self, text: str) -> str:
-        """`text` with every secret in it blotted out."""
+        """`text` with every secret in it blotted out, also where it is quoted or in a URL."""
         secrets = {self.key}
         if self.user:
             password = self.user.partition(":")[2]
             secrets |= {self.user, password, self.basic.removeprefix("Basic ")}
-        for secret in sorted(secrets, key=len, reverse=True):
+        written = {form for secret in secrets for form in _forms(secret)}
+        for secret in sorted(written, key=len, reverse=True):
             if len(secret) >= SHORTEST_SECRET:
                 text = text.replace(secret, "***")
         return text
@@ -124,8 +127,15 @@ class Access:
         return _endpoint(url.strip().rstrip("/"), key.strip())
 
 
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield repr(secret)[1:-1]
+    yield json.dumps(secret)[1:-1]
+    yield quote(secret, safe="")
+
+
 def _endpoint(url: str, key: str) -> Endpoint:
-    shown = _USER.sub(r"\1", re.split(r"[?#]", url)[0])
+    shown = re.split(r"[?#]", _USER.sub(r"\1", url))[0]
     parts = _sound(url)
     if parts is None:
         return Endpoint(shown, "", key)

@@ -103,8 +103,9 @@ class Failure:
         return self.is_luck and self.status in THROTTLING
 
     def cleaned(self, redact: Callable[[str], str]) -> "Failure":
-        """The same, without secrets and no longer than necessary."""
-        problem = " ".join(redact(self.problem).split())
+        """The same, without secrets and what steers terminals, and no longer than necessary."""
+        words = " ".join(redact(self.problem).split())
+        problem = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)
         if len(problem) > QUOTED:
             problem = f"{problem[:QUOTED]}..."
         return replace(self, problem=problem)
@@ -135,9 +136,10 @@ def embedded(data: object) -> Failure | None:
     if isinstance(error, dict):
         code = cast("Mapping[str, Any]", error).get("code")
         kind = cast("Mapping[str, Any]", error).get("type")
-    status = code if isinstance(code, int) else _STATUS_OF_TYPE.get(str(kind))
+    is_status = re.fullmatch(r"[45]\d\d", str(code)) is not None
+    status = int(str(code)) if is_status else _STATUS_OF_TYPE.get(str(kind))
     text = json.dumps(data)
-    if status is None or not 400 <= status < 600:
+    if status is None:
         return Failure(WrongShape, f"an error in place of a reply: {words_of(text)}", status=200)
     return of_status(status, {}, text)
 
@@ -155,16 +157,18 @@ def words_of(body: str) -> str:
     return found if isinstance(found, str) else json.dumps(found)
 
 
-def not_json(content_type: str, body: bytes) -> Failure:
-    """A successful reply that cannot be read as JSON."""
-    begins = body[:QUOTED].decode("utf-8", "replace").strip()
+def not_json(content_type: str, body: str) -> Failure:
+    """A successful reply that cannot be read as JSON.
+
+    The body must be without secrets already: it is cut, and half a secret would not be found.
+    """
+    begins = body[:QUOTED].strip()
     if begins.startswith("<"):
         return Failure(NotJson, f"a web page in place of a reply: {begins}", status=200)
     kind = content_type.partition(";")[0].strip()
     if kind and "json" not in kind:
         return Failure(NotJson, f"{kind} in place of JSON: {begins}", status=200)
-    ends = body[-60:].decode("utf-8", "replace")
-    problem = f"broken JSON that ends in {ends!r}" if body else "a reply without a body"
+    problem = f"broken JSON that ends in {body[-60:]!r}" if body else "a reply without a body"
     return Failure(CutReply, problem, is_luck=True, status=200)
 
 

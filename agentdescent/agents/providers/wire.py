@@ -32,12 +32,14 @@ class Request:
         headers: Credentials included.
         body: JSON.
         heard: Called at the first piece of text of a stream.
+        redact: Blots out secrets.
     """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     body: Mapping[str, Any] = field(repr=False)
     heard: Callable[[], None]
+    redact: Callable[[str], str] = field(repr=False)
 
 
 @cache
@@ -47,9 +49,17 @@ def _certificates() -> ssl.SSLContext:
 
 
 def new_client() -> httpx.AsyncClient:
-    """A pooled client; how much it does at once is decided elsewhere."""
+    """A pooled client; how much it does at once is decided elsewhere.
+
+    Raises:
+        ValueError: If what the environment says of proxies or certificates cannot be used.
+    """
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    return httpx.AsyncClient(verify=_certificates(), limits=limits)
+    try:
+        return httpx.AsyncClient(verify=_certificates(), limits=limits)
+    except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
+        problem = f"{type(error).__name__}: {error}"
+    raise ValueError(problem)  # out here, for the frames of that error know the proxy's password
 
 
 async def post(client: httpx.AsyncClient, dialect: Dialect, request: Request) -> Draft | Failure:
@@ -65,33 +75,34 @@ async def post(client: httpx.AsyncClient, dialect: Dialect, request: Request) ->
     try:
         if request.body.get("stream"):
             async with client.stream("POST", request.url, **sent) as response:
-                return await _streamed(response, dialect, request.heard)
+                return await _streamed(response, dialect, request)
         response = await client.post(request.url, **sent)
-        return _read(response, dialect)
+        return _read(response, dialect, request)
     except Exception as error:  # noqa: BLE001 - the caller raises, where nothing is secret
         return _of_transport(error)
     except BaseException as error:  # noqa: BLE001 - goes on, without the frames that know the key
         raise error.with_traceback(None) from None
 
 
-def _read(response: httpx.Response, dialect: Dialect) -> Draft | Failure:
+def _read(response: httpx.Response, dialect: Dialect, request: Request) -> Draft | Failure:
     if not 200 <= response.status_code < 300:
         return of_status(response.status_code, response.headers, response.text)
     try:
         data: Any = json.loads(response.content)
     except (ValueError, RecursionError):
-        return not_json(response.headers.get("content-type", ""), response.content)
+        body = request.redact(response.content.decode("utf-8", "replace"))
+        return not_json(response.headers.get("content-type", ""), body)
     return dialect.read(mapping(data)) if mapping(data) else misshapen(data, "fields")
 
 
 async def _streamed(
-    response: httpx.Response, dialect: Dialect, heard: Callable[[], None]
+    response: httpx.Response, dialect: Dialect, request: Request
 ) -> Draft | Failure:
     is_stream = _IS_STREAM in response.headers.get("content-type", "")
     if response.status_code != 200 or not is_stream:
         await response.aread()
-        return _read(response, dialect)
-    events = _Events(dialect.pieces(), heard)
+        return _read(response, dialect, request)
+    events = _Events(dialect.pieces(), request.heard)
     with anyio.CancelScope() as rest:
         try:
             async for line in response.aiter_lines():  # to its end, to use the connection again

@@ -137,6 +137,18 @@ FAULTS = {
     "error text with 200": Fault(
         lambda _: says({"error": "no upstream"}), WrongShape, 1, "no upstream"
     ),
+    "code in words with 200": Fault(
+        lambda _: says({"error": {"message": "deep down", "code": "502"}}), ServerError, 3, "deep d"
+    ),
+    "odd code with 200": Fault(
+        lambda _: says({"error": {"message": "deep down", "code": 7}}), WrongShape, 1, "deep d"
+    ),
+    "words that steer": Fault(
+        lambda _: says({"error": {"message": "\x1b[2J\ud800"}}, status=400),
+        BadRequest,
+        1,
+        "status 400: \ufffd[2J\ufffd (1",
+    ),
     "coded error with 200": Fault(
         lambda _: says({"error": {"message": "deep down", "code": 502}}), ServerError, 3, "deep d"
     ),
@@ -220,6 +232,96 @@ async def test_fault_is_told_apart_and_tells_no_secret(flavour, name, caplog):
         told = [everything_told(error), caplog.text, repr(complete), complete.identity]
         assert KEY not in "\n".join([*told, *map(str, warned)])
         await complete.aclose()
+
+
+def echoes(form, *, room, kind="application/json"):
+    """The credentials in `form`, the last `room` characters of a page that is no JSON."""
+
+    async def act(writer, request):
+        sent = request.headers.get("x-api-key") or request.headers["authorization"]
+        page = form.format(sent).rjust(room, "<")
+        return await says(page.encode(), kind=kind)(writer, request)
+
+    return act
+
+
+LONG_KEY = f"sk-{'0123456789' * 12}"
+
+
+@flavours
+@pytest.mark.parametrize(
+    "act",
+    [echoes("{}", room=900), echoes("{}", room=460, kind="text/html")],
+    ids=["the end", "the beginning"],
+)
+@pytest.mark.asyncio
+async def test_half_a_key_is_not_quoted_either(flavour, act):
+    async with (
+        serving(act) as server,
+        flavour.complete(server, api_key=LONG_KEY, retries=1) as complete,
+    ):
+        with pytest.raises((NotJson, CutReply)) as error:
+            await complete("x")
+
+        assert "0123" not in str(error.value)
+
+
+@flavours
+@pytest.mark.asyncio
+async def test_a_key_with_quotes_is_found_where_it_is_quoted(flavour):
+    key = 'it\'s \\ a "key"'
+    reply = says({"sent": key})
+    async with serving(reply) as server, flavour.complete(server, api_key=key) as complete:
+        with pytest.raises(WrongShape, match=r"{'sent': ['\"]\*\*\*['\"]}"):
+            await complete("x")
+
+
+@flavours
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:pass?word@host",
+        "http://me:pass#word@host",
+        "http://me:pa\nss@host:0",
+        "me:pass@host",
+    ],
+)
+@pytest.mark.asyncio
+async def test_of_a_base_url_that_is_none_no_password_is_shown(flavour, url):
+    complete = flavour.make(model="m-1", base_url=url, api_key=KEY)
+
+    with pytest.raises(BadRequest, match="no http or https URL") as error:
+        await complete("x")
+
+    shown = str(error.value) + repr(complete) + complete.identity
+    assert "host" in shown
+    assert not [word for word in ("pa", "ss", "me:") if word in error.value.endpoint]
+
+
+@flavours
+@pytest.mark.parametrize("proxy", ["socks5://me:s3cr3t@{}", "odd://me:s3cr3t@{}", "http://{}x"])
+@pytest.mark.asyncio
+async def test_a_proxy_that_cannot_be_used_is_told_like_other_faults(flavour, proxy, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", proxy.format("127.0.0.1:9"))
+
+    with pytest.raises(ProviderUnreachable, match=r"0 attempts.*; check HTTP_PROXY") as error:
+        await flavour.make(model="m-1", base_url="http://a.test", api_key=KEY)("x")
+
+    assert error.value.attempts_made == 0
+    assert "s3cr3t" not in str(error.value)
+
+
+@flavours
+@pytest.mark.asyncio
+async def test_zero_seconds_to_wait_are_no_invitation_to_hurry(flavour):
+    async with (
+        serving(refuses(429, extra=["retry-after: 0"])) as server,
+        flavour.complete(server, deadline=0.5, backoff=0.1) as complete,
+    ):
+        with pytest.raises(RateLimited):
+            await complete("x")
+
+        assert len(server.requests) <= 3  # at 0, 0.1 and 0.3 s
 
 
 @flavours
