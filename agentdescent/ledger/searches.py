@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pygit2 import Blob, Commit, Oid, Repository, Tree
+from pygit2 import Blob, Commit, GitError, Oid, Repository, Tree
 
 from agentdescent.core.store import SearchSave
 from agentdescent.errors import ContractError
@@ -148,8 +148,8 @@ class Searches:
         return [name for name in names if name not in known and not name.endswith(".lock")]
 
     def _lose(self, run: str) -> None:
-        self._forget(run)
         (self._git_dir / _name(run)).unlink(missing_ok=True)
+        self._forget(run)
         self.warnings.append(
             f"the saved search of run {run} in the git ledger in {self._git_dir.parent} was "
             "damaged, as a power failure or a bad disk leaves it; its statistics, measurements and "
@@ -199,8 +199,9 @@ def references(repository: Repository, objects: Objects) -> list[tuple[str, str]
     for name in repository.references:
         folder, _, run = name.rpartition("/")
         if folder == PLACE:
-            commit = str(repository.references[name].target)
-            found.append((_time(repository, objects, commit), run, commit))
+            with suppress(GitError):  # torn: it names no commit
+                commit = str(repository.references[name].target)
+                found.append((_time(repository, objects, commit), run, commit))
     return [(run, commit) for _, run, commit in sorted(found, reverse=True)]
 
 

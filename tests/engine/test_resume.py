@@ -11,7 +11,7 @@ from agentdescent.core.store import SearchSave
 from agentdescent.errors import LedgerRefused, NotInLedger
 from agentdescent.ledger import GitLedger, Step
 from support.faults import Failing
-from support.mortal import Life, Pairs, saved_pairs
+from support.mortal import Pairs, saved_pairs, spend
 from support.worlds import PATIENT, Silent, World
 
 ROUNDS = {"asynchronous": False, "n_workers": 4, "max_concurrency": 4, "evaluation_key": "v1"}
@@ -23,20 +23,20 @@ def path(tmp_path):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("breath", [40, 150, 230])
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.8])
 @pytest.mark.timeout(60)
-def test_a_killed_run_ends_as_if_it_had_lived(tmp_path, breath):
-    whole = Life(tmp_path / "whole", "rounds", 0, tmp_path / "whole.log")
-    mortal = tmp_path / "mortal"
+def test_a_killed_run_ends_as_if_it_had_lived(tmp_path, share):
+    _, whole = spend(tmp_path / "whole", "rounds", 0, tmp_path / "whole.log")
+    mortal, breath = tmp_path / "mortal", int(whole.breaths * share)
 
-    first = Life(mortal, "rounds", breath, tmp_path / "first.log")
+    killed, _ = spend(mortal, "rounds", breath, tmp_path / "first.log")
     shutil.copytree(mortal, tmp_path / "copy")
     saved = saved_pairs(tmp_path / "copy")
-    second = Life(mortal, "rounds", 0, tmp_path / "second.log")
+    _, second = spend(mortal, "rounds", 0, tmp_path / "second.log")
 
     recalled = EvolutionResult.from_ledger(tmp_path / "copy", strategy=Pairs())
 
-    assert first.killed
+    assert killed
     assert recalled.stop_reason == "interrupted"
     assert [round_.reasons for round_ in recalled.history] == [
         entry["reasons"] for entry in whole.result["history"][: len(recalled.history)]

@@ -1,11 +1,10 @@
-"""Does to ledgers whatever can happen to them, and counts what they survived.
+"""Does to ledgers and to runs whatever can happen to them, and counts what they survived.
 
-`nox -s faults` takes less than a minute; `nox -s faults -- --long` does many times as many trials;
+`nox -s faults` takes about a minute; `nox -s faults -- --long` does many times as many trials;
 `--seed` repeats a run.
 """
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -20,17 +19,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import anyio
 
-from agentdescent.ledger import GitLedger, Step
+from agentdescent.ledger import Step
 from agentdescent.ledger.faults import NoFaults
 from agentdescent.ledger.objects import Objects
 from agentdescent.ledger.packing import MANY_LOOSE, MANY_PACKS, Packer
 from agentdescent.ledger.repository import open_repository
 from faults.children import Child, acknowledged, copy, examine, work, working
-from faults.power import Disk, lose
+from faults.contention import contention
+from faults.power import Blackout, Disk, lose, restart
+from faults.runs import WholeRuns
 from support.faults import Failing, Killing, Seen
-from support.ledgers import NOTE, state_of, stored
-
-P99_MS = 100.0
 
 
 class Driver:
@@ -80,7 +78,7 @@ class Driver:
         return {
             "new": (None, 0, {"durability": "power", "commits": 3}),
             "damaged": (*self._damaged(), {"commits": 1}),
-            "crowded": (*self._crowded(), {"commits": 1}),
+            "crowded": (*self.crowded(), {"commits": 1}),
         }
 
     def _damaged(self):
@@ -97,7 +95,7 @@ class Driver:
         sample = self._start(path)
         return path, examine(sample, 0, 9)[0]
 
-    def _crowded(self):
+    def crowded(self):
         """A ledger with more loose objects and packs than it should have."""
         path = self.fresh()
         working(path, commits=2, durability="none").wait()
@@ -114,7 +112,7 @@ class Driver:
         return path, 3
 
     def every_step(self):
-        """kill -9, and a full disk, at the first, a middle and the last reach of every step."""
+        """kill -9, and a full disk, at every step: at any reach, or the first, a middle and the last."""
         counts = dict.fromkeys(
             ("steps", "kills", "kills survived", "full disks", "full disks survived"), 0
         )
@@ -123,7 +121,8 @@ class Driver:
             steps = self._steps(template, options)
             reached |= set(steps)
             for step, times in steps.items():
-                for nth in sorted({1, times // 2 + 1, times} if self.long else {1, times}):
+                some = {1, times // 2 + 1, times} if self.long else {self.rng.randint(1, times)}
+                for nth in sorted(some):
                     label = f"{name}: {step} for the {nth}. time of {times}"
                     for kind, tally in ((Killing, "kills"), (Failing, "full disks")):
                         strike = partial(self._strike, kind(step, nth), template, least, options)
@@ -189,100 +188,23 @@ class Driver:
         child = Child(lambda report: _until_power_fails(path, report, durability, at, note))
         done, tried = acknowledged(child.wait())
         disk = Disk()
-        disk.files, disk.folders = _read_note(note)
+        disk.read(note)
         after = self.fresh()
         lose(path, disk, self.rng, after)
-        _restart(after)
+        restart(after)
         power = durability == "power"
         version, _, texts = examine(after, done if power else 0, tried, fsck=power)
         for leftover in (path, after):
             shutil.rmtree(leftover)
-        note.unlink()
         return done - min(version, done), version < done and not texts
-
-    def contention(self):
-        """Four processes increment one number; how long each takes to be served."""
-        increments = 200 if self.long else 50
-        path = self.fresh(on_disk=True)
-        anyio.run(_begin_counting, path)
-        children = [
-            Child(lambda report: anyio.run(_count, path, increments, report)) for _ in range(4)
-        ]
-        times = sorted(ms for child in children for ms in child.wait()[0])
-        total = anyio.run(_counted, path)
-        self.attempt("no update is lost", lambda: _equal(total, 4 * increments))
-        p99 = times[int(len(times) * 0.99)]
-        return {
-            "increments": 4 * increments,
-            "lost": 4 * increments - total,
-            "p50 ms": round(times[len(times) // 2], 1),
-            "p99 ms": round(p99, 1),
-            "bar ms": P99_MS,
-            "reached": p99 < P99_MS,
-        }
 
 
 def _until_power_fails(path, report, durability, at, note):
     disk = Disk()
     os.fsync = disk.fsync
-    left = [at]
-
-    class Fails:
-        def reach(self, _step):
-            left[0] -= 1
-            if not left[0]:
-                finish()
-
-    def finish():
-        files = {inode: content.hex() for inode, content in disk.files.items()}
-        note.write_text(json.dumps([files, disk.folders]))
-        os._exit(0)
-
-    anyio.run(lambda: work(path, report, commits=12, durability=durability, faults=Fails()))
-    finish()
-
-
-def _restart(path):
-    """After a power failure the machine has started anew."""
-    state = path / ".git" / "agentdescent.state"
-    if state.exists() and state.read_bytes().startswith(b"{"):
-        state.write_text('{"boot": "before the power failed"}')
-
-
-def _read_note(note):
-    files, folders = json.loads(note.read_text())
-    return (
-        {int(inode): bytes.fromhex(content) for inode, content in files.items()},
-        {int(inode): names for inode, names in folders.items()},
-    )
-
-
-async def _begin_counting(path):
-    ledger = GitLedger(path)
-    await ledger.open()
-    await ledger.register(stored({"n": "0"}))
-    await ledger.close()
-
-
-async def _count(path, increments, report):
-    ledger, times = GitLedger(path), []
-    await ledger.open()
-    for _ in range(increments):
-        began = time.perf_counter()
-        async with ledger.locked():
-            state, version = await state_of(ledger)
-            await ledger.commit(stored({"n": str(int(state["n"]) + 1)}), version, NOTE)
-        times.append((time.perf_counter() - began) * 1000)
-    await ledger.close()
-    report(times)
-
-
-async def _counted(path):
-    ledger = GitLedger(path)
-    await ledger.open()
-    state, _ = await state_of(ledger)
-    await ledger.close()
-    return int(state["n"])
+    fault = Blackout(at, disk, note)
+    anyio.run(lambda: work(path, report, commits=12, durability=durability, faults=fault))
+    fault.finish()
 
 
 def _memory():
@@ -298,10 +220,6 @@ def _none(things):
     assert not things, things
 
 
-def _equal(one, other):
-    assert one == other, (one, other)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="many times as many trials")
@@ -312,12 +230,18 @@ def main():
     )
     driver = Driver(disk, memory, random.Random(options.seed), long=options.long)
     print(f"seed {options.seed}", flush=True)
+    runs = WholeRuns(driver)
     for trials in (
-        driver.contention,
+        partial(contention, driver),
         driver.random_kills,
         driver.every_step,
-        lambda: driver.power_failures("power"),
-        lambda: driver.power_failures("process"),
+        partial(driver.power_failures, "power"),
+        partial(driver.power_failures, "process"),
+        runs.random_kills,
+        runs.killed_again_and_again,
+        runs.every_step,
+        partial(runs.power_failures, "power"),
+        partial(runs.power_failures, "process"),
     ):
         began = time.perf_counter()
         counts = trials()

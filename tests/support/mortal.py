@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 
 from agentdescent import Diff, DifficultyWeighted, Task, async_evolve
+from agentdescent.core.events import Committed, RoundEnded
 from agentdescent.engine.search import EVALUATIONS, entries
 from agentdescent.evaluate.identity import task_key
 from agentdescent.ledger import GitLedger
@@ -31,18 +32,32 @@ def tasks():
     ]
 
 
-class Mortal:
-    """Actor, reward and disk of one life. Every answer depends on its question alone."""
+class Breath:
+    """Kills the process at its n-th breath; 0 lets it live."""
 
-    def __init__(self, last_breath, report):
-        self.breaths = 0
-        self._last = last_breath
-        self._report = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    def __init__(self, last):
+        self._left = last
 
     def reach(self, _step):
-        self.breaths += 1
-        if self.breaths == self._last:
+        self._left -= 1
+        if not self._left:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Mortal:
+    """Actor, reward and disk of one life. Every answer depends on its question alone.
+
+    `fault` is told of every breath: of a step of the ledger, or of "run".
+    """
+
+    def __init__(self, fault, report):
+        self.breaths = 0
+        self._fault = fault
+        self._report = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def reach(self, step):
+        self.breaths += 1
+        self._fault.reach(step)
 
     async def run(self, rendered, task):
         self.note({"run": [hashlib.sha256(rendered.encode()).hexdigest(), task.id]})
@@ -59,6 +74,14 @@ class Mortal:
         draw = hashlib.sha256(f"{rendered} {task.id}".encode()).digest()[0]
         other = f"rule{draw % RULES}"
         return f"harm {other}\n{task.meta['rule']}" if draw < 60 else task.meta["rule"]
+
+    def hear(self, event):
+        """What a user is told of counts as acknowledged."""
+        match event:
+            case Committed():
+                self.note({"committed": [event.version, event.commit]})
+            case RoundEnded():
+                self.note({"reward": event.info.held_out_reward})
 
     def note(self, line):
         os.write(self._report, f"{json.dumps(line)}\n".encode())
@@ -78,9 +101,8 @@ class Pairs:
         return Diff(f"{author}:{base_version}", target, ops) if ops else None
 
 
-async def live(path, schedule, last_breath, report):
+async def live(path, schedule, mortal, durability="process"):
     """One life."""
-    mortal = Mortal(last_breath, report)
     in_rounds = schedule == "rounds"
     result = await async_evolve(
         tasks(),
@@ -89,7 +111,8 @@ async def live(path, schedule, last_breath, report):
         propose=mortal.propose,
         strategy=Pairs(),
         task_sampler=DifficultyWeighted(),
-        ledger=GitLedger(path, faults=mortal),
+        ledger=GitLedger(path, faults=mortal, durability=durability),
+        on_event=mortal.hear,
         resume="continue",
         evaluation_key="v1",
         asynchronous=not in_rounds,
@@ -105,31 +128,42 @@ async def live(path, schedule, last_breath, report):
 
 
 class Life:
-    """What one process came to.
+    """What one process came to, by what it has noted.
 
     Attributes:
-        killed: It was.
         runs: (digest of the rendering, digest of the task) of every call of `run`.
-        result: Of the whole run, without what depends on the clock; None if it was killed.
-        breaths: How many it drew.
+        commits: (version, commit id) of every commit that was acknowledged.
+        reward: The highest that was acknowledged.
+        result: Of the whole run, without what depends on the clock; None if there is none.
+        error: Of the run, or None.
+        breaths: How many it drew, if it came to its end.
     """
 
-    def __init__(self, path, schedule, last_breath, report):
-        command = [sys.executable, "-m", "support.mortal", path, schedule, last_breath, report]
-        ended = subprocess.run(
-            [str(part) for part in command],
-            cwd=Path(__file__).parents[1],
-            capture_output=True,
-            check=False,
-        )
-        self.killed = ended.returncode == -signal.SIGKILL
-        assert self.killed or not ended.returncode, ended.stderr.decode()
-        lines = [json.loads(line) for line in Path(report).read_text().splitlines()]
+    def __init__(self, report):
+        text = Path(report).read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
         digests = {task.id: task_key(task).digest.hex() for task in tasks()}
         self.runs = [(a, digests[name]) for a, name in (x["run"] for x in lines if "run" in x)]
+        self.commits = [tuple(line["committed"]) for line in lines if "committed" in line]
+        self.reward = max([0.0, *(line["reward"] for line in lines if "reward" in line)])
         ends = [line for line in lines if "result" in line]
         self.result = timeless(ends[0]["result"]) if ends else None
+        self.error = ends[0]["result"]["error"] if ends else None
         self.breaths = ends[0]["breaths"] if ends else 0
+
+
+def spend(path, schedule, last_breath, report):
+    """A life in a process of its own; whether it was killed, and what it came to."""
+    command = [sys.executable, "-m", "support.mortal", path, schedule, last_breath, report]
+    ended = subprocess.run(
+        [str(part) for part in command],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        check=False,
+    )
+    killed = ended.returncode == -signal.SIGKILL
+    assert killed or not ended.returncode, ended.stderr.decode()
+    return killed, Life(report)
 
 
 def timeless(record):
@@ -155,4 +189,4 @@ def saved_pairs(path):
 
 if __name__ == "__main__":
     path, schedule, last_breath, report = sys.argv[1:]
-    anyio.run(live, Path(path), schedule, int(last_breath), report)
+    anyio.run(live, Path(path), schedule, Mortal(Breath(int(last_breath)), report))
