@@ -13,7 +13,7 @@ from agentdescent.usage import Usage
 from support.apis import OPENAI, says, serving
 
 ROOM = 50
-SERVICE_S = 0.05
+SERVICE_S = 0.2
 
 
 class Narrow:
@@ -60,5 +60,6 @@ async def test_all_succeed_with_few_extra_attempts_no_thread_and_one_pool():
         late = [at for at in act.refused if at > 20 * SERVICE_S]
         assert len(late) <= 100
         assert usage.provider_calls == 1000 + len(act.refused) == len(server.requests)
-        assert act.most > 30
+        assert act.refused
+        assert act.most == ROOM
         assert server.connections <= 2 * ROOM
