@@ -113,9 +113,9 @@ class UnpairedBeta:
     gains that its proposals had on their own tasks.
 
     Which tasks changed is not looked at, so as the risk anneals it asks for more than the paired
-    gate: of 12 held-out tasks, half of them solved, one more is enough at version 1, and three are
-    needed at version 128. It does not correct for how many candidates were compared, and accepts
-    ties whose proposals gained on their own tasks.
+    gate, and the more held-out tasks there are: with 50, half of them solved, for 6 more instead of
+    3 at version 128. It does not correct for how many candidates were compared, and accepts ties
+    whose proposals gained on their own tasks.
     """
 
     _priors: dict[str, BetaPosterior] = field(

@@ -10,7 +10,7 @@ from agentdescent import EvolvingArtifact
 from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.policy.bundle import AcceptDecision, MergeContext
-from agentdescent.policy.stats import accepted_risk
+from agentdescent.policy.stats import accepted_risk, probability_of_gain
 from agentdescent.policy.unpaired import BetaPosterior, UnpairedBeta, probability_above
 
 HEAD = EvolvingArtifact("skill")
@@ -105,13 +105,23 @@ def test_a_gain_of_a_quarter_is_a_whole_observation(delta, posterior):
     assert (seen.successes, seen.failures) == pytest.approx(posterior)
 
 
-@pytest.mark.parametrize(("version", "needed"), [(1, 1), (64, 2), (128, 3), (256, 5), (400, 6)])
-def test_it_asks_for_more_as_the_risk_anneals(version, needed):
-    policy = UnpairedBeta()
+@pytest.mark.parametrize(
+    ("version", "of_12", "of_50", "paired"),
+    [(1, 1, 1, 1), (64, 2, 4, 2), (128, 3, 6, 3), (256, 5, 10, 5), (400, 6, 12, 6)],
+)
+def test_it_asks_for_more_as_the_risk_anneals(version, of_12, of_50, paired):
+    def needed(n, accepts):
+        cases = (context(n // 2, n // 2 + k, n=n, version=version) for k in range(1, n // 2 + 1))
+        return 1 + next(k for k, case in enumerate(cases) if accepts(case))
 
-    least = next(k for k in range(1, 7) if policy.decide(context(6, 6 + k, version=version)).accept)
+    def is_accepted(case):
+        return UnpairedBeta().decide(case).accept
 
-    assert least == needed
+    def passes_the_gate(case):
+        return probability_of_gain(case.before, case.after) > 1 - case.delta
+
+    assert (needed(12, is_accepted), needed(50, is_accepted)) == (of_12, of_50)
+    assert needed(50, passes_the_gate) == paired
 
 
 def test_a_tie_without_local_gains_is_refused():
