@@ -1,7 +1,7 @@
 """Reads the history of a ledger: takes no lock, leaves no trace, and trusts no object unchecked."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,8 +19,8 @@ from agentdescent.ledger.history import Changes, Keys, Message, Version
 from agentdescent.ledger.index import DEV, STABLE, Index
 from agentdescent.ledger.message import clean
 from agentdescent.ledger.objects import Objects, first_parent
-from agentdescent.ledger.repository import open_repository, require_ours, tip
-from agentdescent.ledger.searches import Found, load, references
+from agentdescent.ledger.repository import open_repository, require_ours, target, tip
+from agentdescent.ledger.searches import PLACE, Found, Left, load, references
 
 T = TypeVar("T")
 
@@ -213,11 +213,19 @@ class Reader:
 
     def last_search(self, artifact: str) -> Found | None:
         """The state of the last search for an artifact, whether or not its run is alive."""
-        for run, commit in references(self._repository, self._objects):
-            found = load(self._repository, self._objects, run, commit)
-            if found is not None and found.document.get("artifact") == artifact:
-                return found
+        for left in references(self._repository, self._objects):
+            if left.document is None or left.document.get("artifact") == artifact:
+                found = load(self._repository, self._objects, left) if left.document else None
+                if found is not None:
+                    return found
+                if self._has_moved(left):  # its run has saved again and removed what it had saved
+                    return self.last_search(artifact)
         return None
+
+    def _has_moved(self, left: Left) -> bool:
+        with suppress(Damaged):
+            return str(target(self._repository, f"{PLACE}/{left.run}")) != left.commit
+        return True
 
     def way_out(self) -> str:
         """What can be done about damage."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pygit2 import Blob, Commit, GitError, Oid, Repository, Tree
+from pygit2 import Blob, GitError, Oid, Repository, Tree
 
 from agentdescent.core.store import SearchSave
 from agentdescent.errors import ContractError
@@ -23,7 +23,7 @@ from agentdescent.ledger.failures import Damaged
 from agentdescent.ledger.faults import Step
 from agentdescent.ledger.objects import Objects
 from agentdescent.ledger.repository import signature
-from agentdescent.ledger.system import sync
+from agentdescent.ledger.system import now_s, sync
 from agentdescent.ledger.terms import Terms
 
 PLACE = "refs/agentdescent/search"
@@ -33,13 +33,33 @@ _KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """A reference of a run, looked at.
+
+    Attributes:
+        run: The run.
+        commit: What its reference points to.
+        document: Its last document; None if that is damaged, or none of ours.
+    """
+
+    run: str
+    commit: str
+    document: Mapping[str, Any] | None
+
+    @property
+    def at(self) -> float:
+        """When it was saved, in seconds since the epoch; damaged ones before all others."""
+        return -1.0 if self.document is None else float(self.document.get("at", 0.0))
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A search that a run has left.
 
     Attributes:
         run: The run.
         commit: What its reference points to.
-        document: Its last document; `dev` in it is the commit it goes with.
+        document: Its last document; `dev` in it is the commit it goes with, `at` when it was made.
         pages: Everything it wrote, by name.
     """
 
@@ -78,7 +98,7 @@ class Searches:
         Raises:
             ContractError: If it is not JSON; nothing was written.
         """
-        document = _encoded({**save.document, "dev": dev, "run": self._run})
+        document = _encoded({**save.document, "dev": dev, "run": self._run, "at": now_s()})
         title = f"{self._run}\n".encode()
         changes = {self._path(name): self._blob(title + page) for name, page in save.pages.items()}
         changes[_FILE] = self._blob(document)
@@ -101,20 +121,19 @@ class Searches:
         chosen: Found | None = None
         n_waiting = 0
         known = references(self._repository, self._objects)
-        for run, commit in known:
-            if run == self._run or run in alive:
+        for left in known:
+            if left.run == self._run or left.run in alive:
                 continue
-            document = peek(self._repository, self._objects, commit)
-            if document is None:
-                self._lose(run)
-            elif document.get("artifact") == artifact_id:
+            if left.document is None:
+                self._lose(left.run)
+            elif left.document.get("artifact") == artifact_id:
                 n_waiting += 1
                 if n_waiting > _KEPT:
-                    self._forget(run)
-                    self._discard(commit)
+                    self._forget(left.run)
+                    self._discard(left.commit)
                 elif chosen is None:
-                    chosen = load(self._repository, self._objects, run, commit) or self._lose(run)
-        for run in self._torn({run for run, _ in known}.union(alive)):
+                    chosen = load(self._repository, self._objects, left) or self._lose(left.run)
+        for run in self._torn({left.run for left in known}.union(alive)):
             self._lose(run)
         return chosen
 
@@ -193,20 +212,31 @@ class Searches:
         return f"{kind}/{number[:-2]}/{number[-2:]}-{self._run}"
 
 
-def references(repository: Repository, objects: Objects) -> list[tuple[str, str]]:
-    """Run and commit of every search in a repository, the newest first, damaged ones last."""
-    found: list[tuple[int, str, str]] = []
+def references(repository: Repository, objects: Objects) -> list[Left]:
+    """Every search in a repository, the newest first, damaged ones last."""
+    found: list[Left] = []
     for name in repository.references:
         folder, _, run = name.rpartition("/")
         if folder == PLACE:
-            with suppress(GitError):  # torn: it names no commit
-                commit = str(repository.references[name].target)
-                found.append((_time(repository, objects, commit), run, commit))
-    return [(run, commit) for _, run, commit in sorted(found, reverse=True)]
+            with suppress(GitError, KeyError):  # torn: it names no commit; or gone this moment
+                commit = repository.references[name].target
+                if isinstance(commit, Oid):
+                    document = _peek(repository, objects, str(commit))
+                    found.append(Left(run, str(commit), document))
+    return sorted(found, key=lambda left: left.at, reverse=True)
 
 
-def peek(repository: Repository, objects: Objects, commit: str) -> Mapping[str, Any] | None:
-    """The document of the search that `commit` holds; None if it is damaged, or none of ours."""
+def load(repository: Repository, objects: Objects, left: Left) -> Found | None:
+    """The search with its pages; None if it is damaged."""
+    try:
+        objects.check_closure(left.commit)
+        pages = dict(_pages(repository[left.commit].peel(Tree)))
+    except (Damaged, LookupError, ValueError):
+        return None
+    return Found(left.run, left.commit, left.document or {}, pages)
+
+
+def _peek(repository: Repository, objects: Objects, commit: str) -> Mapping[str, Any] | None:
     try:
         root = objects.root(commit)
         objects.read(root)
@@ -214,25 +244,6 @@ def peek(repository: Repository, objects: Objects, commit: str) -> Mapping[str, 
         return json.loads(content)
     except (Damaged, LookupError, ValueError):
         return None
-
-
-def load(repository: Repository, objects: Objects, run: str, commit: str) -> Found | None:
-    """The search that `commit` holds; None if it is damaged, or none of ours."""
-    try:
-        objects.check_closure(commit)
-        tree = repository[commit].peel(Tree)
-        document = json.loads(trees.text(tree, _FILE))
-    except (Damaged, LookupError, ValueError):
-        return None
-    return Found(run, commit, document, dict(_pages(tree)))
-
-
-def _time(repository: Repository, objects: Objects, commit: str) -> int:
-    try:
-        objects.read(commit)
-        return repository[commit].peel(Commit).commit_time
-    except (Damaged, ValueError):
-        return -1
 
 
 def _pages(tree: Tree) -> Iterator[tuple[str, bytes]]:

@@ -142,9 +142,8 @@ async def test_exclusive_refuses_a_live_owner_by_pid_and_host_and_changes_nothin
     with pytest.raises(LedgerRefused) as caught:
         await greedy.open()
 
-    assert f"run {ledger.run_id}, process {os.getpid()} on {socket.gethostname()}, has it" in str(
-        caught.value
-    )
+    who = f"run {ledger.run_id} (process {os.getpid()} on {socket.gethostname()}) has it open"
+    assert who in str(caught.value)
     assert listing(ledger.path) == before
     await greedy.close()
     await ledger.close()
