@@ -94,9 +94,10 @@ class Aggregator:
         self.buffer.restore(saved["buffer"], tasks)
         self._promotion.restore(saved["promotion"])
         self.screened = saved["screened"]
+        known = saved.get("policies", {})
         for name, policy in self._lasting().items():
-            if name in saved["policies"]:
-                policy.restore(saved["policies"][name])
+            if name in known:
+                policy.restore(known[name])
 
     def _lasting(self) -> dict[str, Any]:
         """The stages whose state outlives the process."""

@@ -4,15 +4,23 @@ from collections.abc import Mapping, Sequence
 from typing import assert_type
 
 from agentdescent import (
+    AcceptDecision,
+    AgentDescent,
     Aggregator,
     AggregatorConfig,
     AppendRules,
     Diff,
+    EvidenceCard,
     EvolutionResult,
+    EvolvingArtifact,
     LLMAgent,
+    MergeContext,
+    MergeReport,
+    Policies,
     RoundInfo,
     SingleSlot,
     Task,
+    UnpairedBeta,
     WorkUnit,
     async_evolve,
     evolve,
@@ -20,6 +28,9 @@ from agentdescent import (
     reflector,
     tasks_from,
 )
+from agentdescent.aggregator import VerifierProtocol
+from agentdescent.baselines import Budget, Comparison, Workload, compare, merge_of_n, serial
+from agentdescent.reference import RoundStat, make_task_universe
 
 tasks = tasks_from([{"prompt": "2 + 2", "gold": "4"}])
 
@@ -77,6 +88,46 @@ class First:
         return None
 
 
+class NoLoss:
+    def decide(self, context: MergeContext) -> AcceptDecision:
+        return AcceptDecision(accept=context.gain > 0)
+
+
+class Newest:
+    async def resolve(
+        self,
+        artifact: EvolvingArtifact,
+        cards: Sequence[EvidenceCard],
+        verifier: VerifierProtocol,
+    ) -> list[EvidenceCard]:
+        return [*cards[-1:]]
+
+
+class First2:
+    def choose(
+        self, artifact: EvolvingArtifact, diffs: Sequence[Diff], verifier: VerifierProtocol
+    ) -> Sequence[Diff]:
+        return diffs[:2]
+
+
+class Never:
+    def after_step(self, reports: Sequence[MergeReport]) -> list[str]:
+        return []
+
+    async def at_end(self) -> tuple[str, ...]:
+        return ()
+
+
+POLICIES = Policies(
+    acceptance=UnpairedBeta(),
+    conflict=Newest(),
+    fusion=First2(),
+    promotion=Never(),
+    staleness=get_policy("full"),
+    task_sampler=First(),
+)
+
+
 def scripts() -> None:
     result = evolve(tasks, reward, run=run, propose=propose, strategy=SingleSlot("Be brief."))
     assert_type(result, EvolutionResult)
@@ -85,6 +136,9 @@ def scripts() -> None:
     assert_type(result.initial_reward, float | None)
     assert_type(result.outcomes(), dict[str, int])
     assert_type(EvolutionResult.load("result.json"), EvolutionResult)
+    evolve(tasks, reward, run=run, propose=propose, policies=Policies(acceptance=NoLoss()))
+    evolve(tasks, reward, run=run, propose=propose, policies=POLICIES)
+    assert_type(AgentDescent("router", make_task_universe()).run(rounds=2), list[RoundStat])
 
 
 async def applications() -> None:
@@ -104,3 +158,17 @@ async def applications() -> None:
     )
     assert_type(result, EvolutionResult)
     await async_evolve(tasks, reward, run=run, propose=reflector(model), strategy=OneValue())
+
+
+def actors(stream: str) -> dict[str, object]:
+    return {"run": run, "propose": propose, "reward": reward, "strategy": AppendRules()}
+
+
+async def controls() -> None:
+    workload, budget = Workload(tasks, tasks, tasks, actors), Budget(calls=100)
+    comparison = compare(
+        await serial(workload, budget, seeds=range(3)),
+        await merge_of_n(workload, budget, 4, seeds=range(3)),
+        fixed="calls",
+    )
+    assert_type(comparison, Comparison)
