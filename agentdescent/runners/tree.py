@@ -79,7 +79,7 @@ class TreeRunner:
             if self.answer_file is not None:
                 answer = await to_the_end(read_answer, space.work, self.answer_file, answer)
             if self.capture_edits:
-                edits = await to_the_end(changes, space.work / self.staging.folder, tree)
+                edits = await to_the_end(changes, space.work, self.staging.folder, tree)
                 ours = {self.answer_file, *fixtures} if not self.staging.folder else {None}
                 edits = {path: text for path, text in edits.items() if path not in ours}
                 return TreeReply.of(_stripped(answer), edits)

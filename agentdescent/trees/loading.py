@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentdescent.errors import TreeError
-from agentdescent.policy.filetree_paths import Places, match_any, safe_relpath
+from agentdescent.policy.filetree_paths import MAX_DEPTH, Places, match_any, safe_relpath
 from agentdescent.policy.filetree_text import Tree
 
 NAMED = 10
@@ -77,10 +77,20 @@ def load_tree(path: str | os.PathLike[str], spec: TreeSpec | None = None) -> Tre
     if not root.is_dir():
         raise TreeError(f"{os.fspath(path)!r} is no directory; give the one to load")
     reader = _Reader(spec)
-    for folder, names, fd in _folders(root.resolve(), spec):
-        for name in sorted(names):
-            reader.read(folder + name, name, fd)
+    reader.read_all(_folders(root.resolve(), spec))
     return reader.tree(os.fspath(path))
+
+
+def load_readable(fd: int, spec: TreeSpec) -> tuple[Tree, Iterable[str]]:
+    """The files of the directory behind `fd` that `spec` selects, and which cannot be part of one.
+
+    Raises:
+        TreeError: If the tree is too large.
+        OSError: If something cannot be read.
+    """
+    reader = _Reader(spec)
+    reader.read_all(_folders(Path(), spec, fd))
+    return reader.found, [*reader.wrong]
 
 
 def selected(root: Path, spec: TreeSpec) -> list[str]:
@@ -99,11 +109,22 @@ class _Reader:
         self._spec = spec
         self._files: dict[str, str] = {}
         self._executable: list[str] = []
-        self._wrong: list[str] = []
+        self.wrong: dict[str, str] = {}
         self._places = Places()
         self._total = 0
 
-    def read(self, path: str, name: str, fd: int) -> None:
+    @property
+    def found(self) -> Tree:
+        """What was read."""
+        return Tree(self._files, self._executable)
+
+    def read_all(self, folders: Iterable[tuple[str, Iterable[str], int]]) -> None:
+        """Take all files of `folders` that are selected."""
+        for folder, names, fd in folders:
+            for name in sorted(names):
+                self._read(folder + name, name, fd)
+
+    def _read(self, path: str, name: str, fd: int) -> None:
         """Take the file `name` of the directory behind `fd`, if it is selected."""
         mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
         if not stat.S_ISREG(mode) or not self._spec.selects(path):
@@ -111,16 +132,17 @@ class _Reader:
         try:
             self._files[path] = self._text(path, name, fd)
         except TreeError as error:
-            self._wrong.append(str(error))
+            self.wrong[path] = str(error)
         if mode & stat.S_IXUSR:
             self._executable.append(path)
         self._refuse_excess()
 
     def tree(self, root: str) -> Tree:
-        """What was read."""
-        if self._wrong:
-            more = len(self._wrong) - NAMED
-            shown = [*self._wrong[:NAMED], *([f"and {more} more"] if more > 0 else [])]
+        """What was read, if all of it could be."""
+        if self.wrong:
+            more = len(self.wrong) - NAMED
+            reasons = [*self.wrong.values()]
+            shown = [*reasons[:NAMED], *([f"and {more} more"] if more > 0 else [])]
             raise TreeError(
                 f"{root!r} cannot be loaded: {'; '.join(shown)}; exclude them in the TreeSpec"
             )
@@ -128,7 +150,7 @@ class _Reader:
             raise TreeError(
                 f"{root!r} has no file that is selected; change include in the TreeSpec"
             )
-        return Tree(self._files, self._executable)
+        return self.found
 
     def _text(self, path: str, name: str, fd: int) -> str:
         if safe_relpath(path) != path:
@@ -161,12 +183,20 @@ class _Reader:
             )
 
 
-def _folders(root: Path, spec: TreeSpec) -> Iterator[tuple[str, Iterable[str], int]]:
-    """Every directory that is not excluded: its path with a slash, its files, a descriptor."""
-    for above, folders, names, fd in os.fwalk(root, follow_symlinks=False, onerror=_raise):
+def _folders(
+    root: Path, spec: TreeSpec, dir_fd: int | None = None
+) -> Iterator[tuple[str, Iterable[str], int]]:
+    """Every directory that is not excluded: its path with a slash, its files, a descriptor.
+
+    Where paths are too long for a tree anyway, it goes no deeper.
+    """
+    walk = os.fwalk(root, follow_symlinks=False, onerror=_raise, dir_fd=dir_fd)
+    for above, folders, names, fd in walk:
         relative = Path(above).relative_to(root).as_posix()
         prefix = "" if relative == "." else f"{relative}/"
-        folders[:] = [name for name in sorted(folders) if not spec.excludes(prefix + name)]
+        is_deep = prefix.count("/") > MAX_DEPTH
+        inner = [] if is_deep else sorted(folders)
+        folders[:] = [name for name in inner if not spec.excludes(prefix + name)]
         yield prefix, names, fd
 
 

@@ -355,6 +355,52 @@ class TestCapture:
 
         assert answer.edits == {}
 
+    async def test_a_file_that_no_tree_can_have_leaves_the_other_edits(self):
+        def act(path, prompt):
+            del prompt
+            below = path / ".claude/skills/artifact"
+            (below / "picture.png").write_bytes(b"\x89PNG\0")
+            (below / "SKILL.md").write_bytes(b"\xff")
+            (below / "new.md").write_text("n")
+            return "done"
+
+        answer = await tree_runner(Scripted(act), capture_edits=True)(SKILL, TASK)
+
+        assert answer.edits == {"new.md": "n"}
+
+    @pytest.mark.parametrize("link", [".claude", ".claude/skills", ".claude/skills/artifact"])
+    async def test_nothing_is_read_through_a_link_in_place_of_the_tree(self, link, tmp_path):
+        (tmp_path / "skills/artifact").mkdir(parents=True)
+        for above in (tmp_path, tmp_path / "artifact", tmp_path / "skills/artifact"):
+            above.mkdir(exist_ok=True)
+            (above / "secret.md").write_text("the password")
+
+        def act(path, prompt):
+            del prompt
+            (path / link).rename(path / "aside")
+            (path / link).symlink_to(tmp_path)
+            return "done"
+
+        answer = await tree_runner(Scripted(act), capture_edits=True)(SKILL, TASK)
+
+        assert answer.edits == {}
+
+    async def test_an_abyss_is_no_error(self):
+        def act(path, prompt):
+            del prompt
+            fd = os.open(path / ".claude/skills/artifact", os.O_RDONLY)
+            for _ in range(2000):
+                os.mkdir("d", dir_fd=fd)
+                inner = os.open("d", os.O_RDONLY, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            os.close(fd)
+            return "done"
+
+        answer = await tree_runner(Scripted(act), capture_edits=True)(SKILL, TASK)
+
+        assert answer.edits == {}
+
     async def test_it_is_a_proposal(self):
         strategy = FileTree({"SKILL.md": "Say yes.", "old.md": "o"})
         edits = {"SKILL.md": "Say </EDITS> no.", "old.md": None}
