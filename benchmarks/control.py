@@ -37,9 +37,10 @@ async def run(rendered: str, task: Task) -> str:
 
 @dataclass
 class Additive:
-    """A task is solved by a rule for its need; each proposal is such a rule."""
+    """A task is solved by a rule for its need; a proposal is one, or does nothing, or does harm."""
 
     random: Random
+    useless: float = 0.0
     harmful: float = 0.0
 
     def actors(self) -> dict[str, Any]:
@@ -57,10 +58,10 @@ class Additive:
         return float(met and not any(word[3:] == ["never", need] for word in words))
 
     async def propose(self, rendered: str, task: Task, output: str, reward: float) -> str:
-        rule = f"meet {task.meta['need']}"
-        if self.random.random() >= self.harmful:
-            return rule
-        return f"{rule} never {self.random.randrange(NEEDS)}"
+        rule, draw = f"meet {task.meta['need']}", self.random.random()
+        if draw < self.useless:
+            return "meet nothing"
+        return f"{rule} never {self.random.randrange(NEEDS)}" if draw < self.harmful else rule
 
 
 @dataclass
@@ -83,9 +84,9 @@ class OneText:
 
 
 FAMILIES = {
-    "additive rules": Additive,
+    "additive rules": lambda random: Additive(random, useless=WRONG),
     "one key, conflicting values": OneText,
-    "20 % harmful proposals": lambda random: Additive(random, HARMFUL),
+    "20 % harmful proposals": lambda random: Additive(random, harmful=HARMFUL),
 }
 
 

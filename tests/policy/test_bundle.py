@@ -473,6 +473,20 @@ class TestInARun:
         with pytest.raises(TypeError, match="policies must be Policies, got UnpairedBeta"):
             run_with(policies=UnpairedBeta())
 
+    def test_a_run_goes_on_under_the_same_policies_alone(self, tmp_path):
+        plain = Plain()
+        options = {"agent": plain, "repo_path": tmp_path, "rounds": 1}
+        evolve(tasks, plain.reward, **options)
+
+        with pytest.raises(ValueError, match=r"another run .*policies was \{\}, now .*acceptance"):
+            evolve(
+                tasks,
+                plain.reward,
+                **options,
+                resume="continue",
+                policies=Policies(acceptance=UnpairedBeta()),
+            )
+
     def test_a_policy_of_the_bundle_needs_its_methods_too(self):
         with pytest.raises(TypeError, match="task_sampler must have the methods pick, record"):
             run_with(policies=Policies(task_sampler=object()))
