@@ -2,9 +2,6 @@
 
 import dataclasses
 import importlib.util
-import re
-import subprocess
-import sys
 from decimal import ROUND_HALF_UP
 from pathlib import Path
 
@@ -68,18 +65,3 @@ def test_the_reflector_sees_training_tasks_only(cents):
 
     assert seen
     assert set(seen) <= {task.id for task in cents.load()[:24]}
-
-
-def test_readme_shows_what_the_script_prints(tmp_path):
-    ledger = tmp_path / "ledger"
-    printed = subprocess.run(
-        [sys.executable, SCRIPT, ledger], capture_output=True, text=True, check=True
-    ).stdout
-    shown = re.search(r"```text\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-
-    assert without_names(shown) == without_names(printed)
-
-
-def without_names(text):
-    text = re.sub(r"^[0-9a-f]{7} ", "COMMIT ", text, flags=re.MULTILINE)
-    return re.sub(r"git -C \S+", "git -C LEDGER", text).strip()
