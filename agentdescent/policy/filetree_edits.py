@@ -14,6 +14,9 @@ MAX_PROPOSAL_CHARS = 4_000_000
 MAX_PROBLEMS = 50
 """After so many broken blocks no further one is looked for."""
 
+MAX_PASSES = 4
+"""No part of a proposal without blocks, or of a broken block, is read more often than that."""
+
 EDIT_PROTOCOL = """\
 Reply with one block of this form, and nothing else:
 
@@ -39,6 +42,8 @@ _MARK = re.compile(
 _BLOCK = re.compile(r"<\s*edits\s*>", re.IGNORECASE)
 _CLOSED = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _OPENING = re.compile(r"\{|\[\s*\{")
+_BRACE = re.compile(r"\{")
+_ITEM = re.compile(r"(?<=[\[,}])\s*\{")
 _PATH = ("path", "file", "filename", "file_path")
 _LISTED = ("edits", "replacements")
 _SEARCH = ("search", "old_string", "old")
@@ -88,7 +93,7 @@ def parse_edits(proposal: str) -> Edits:
         return Edits(problems=(reason,))
     values, problems, spoken = _blocks(proposal)
     if not values and not problems:
-        values = list(_loose(spoken))
+        values = list(_loose(spoken, _BRACE, 0, len(spoken)))
     edits: list[Edit] = []
     rationales: list[str] = []
     for value in values:
@@ -127,9 +132,13 @@ def _blocks(text: str) -> tuple[list[Any], list[str], str]:
 
 
 def _block(text: str, at: int, values: list[Any], problems: list[str]) -> int:
-    """Read the JSON of the block that begins at `at`; where to go on."""
+    """Read the JSON of the block that begins at `at`; where to go on.
+
+    Of broken JSON the edits are kept that are whole.
+    """
     following = _BLOCK.search(text, at)
-    opening = _OPENING.search(text, at, following.start() if following else len(text))
+    limit = following.start() if following else len(text)
+    opening = _OPENING.search(text, at, limit)
     if opening is None:
         problems += [] if following else ["the EDITS block has no JSON in it"]
         return at
@@ -138,23 +147,25 @@ def _block(text: str, at: int, values: list[Any], problems: list[str]) -> int:
     except NotJsonText as error:
         line = text.count("\n", 0, error.at) + 1
         problems.append(f"the EDITS block is no JSON: {error}, in line {line} of the reply")
+        values += _loose(text, _ITEM, opening.start(), limit)
         return at if len(problems) < MAX_PROBLEMS else len(text)
     values.append(value)
     return end
 
 
-def _loose(text: str) -> Iterator[Any]:
-    """Objects with edits, wherever they stand."""
-    at = 0
-    while (at := text.find("{", at)) >= 0:
+def _loose(text: str, opening: re.Pattern[str], at: int, limit: int) -> Iterator[Any]:
+    """Objects with edits, wherever `opening` is found between `at` and `limit`."""
+    left = MAX_PASSES * (limit - at)
+    while left >= 0 and (brace := opening.search(text, at, limit)):
+        start = brace.end() - 1
         try:
-            value, end = read_value(text, at)
-        except NotJsonText:
-            at += 1
+            value, at = read_value(text, start)
+        except NotJsonText as error:
+            left -= error.read_to - start
+            at = brace.end()
             continue
         if _has_edits(value):
             yield value
-        at = end
 
 
 def _has_edits(value: Any) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 MAX_DEPTH = 16
 
-_SPACE = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SPACE = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?(?:\*/|\Z))*", re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z]+")
 _STOP = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
@@ -22,11 +22,17 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": ""}
 
 
 class NotJsonText(ValueError):
-    """What stands there is no JSON; `at` is where that shows."""
+    """What stands there is no JSON.
 
-    def __init__(self, problem: str, at: int) -> None:
+    Attributes:
+        at: Where that shows.
+        read_to: How far it was read to find that out.
+    """
+
+    def __init__(self, problem: str, at: int, read_to: int) -> None:
         super().__init__(problem)
         self.at = at
+        self.read_to = read_to
 
 
 def read_value(text: str, at: int = 0) -> tuple[Any, int]:
@@ -101,7 +107,7 @@ class _Reader:
         while (char := self._char()) not in (quote, ""):
             parts.append(self._escape() if char == "\\" else self._plain(quote))
         if not char:
-            raise NotJsonText("a string does not end", opened)
+            raise NotJsonText("a string does not end", opened, self.at)
         self.at += 1
         return "".join(parts)
 
@@ -152,4 +158,4 @@ class _Reader:
         return self._text[self.at : self.at + 1]
 
     def _error(self, problem: str) -> NotJsonText:
-        return NotJsonText(problem, self.at)
+        return NotJsonText(problem, self.at, self.at)

@@ -241,7 +241,45 @@ def test_nothing_that_a_model_writes_raises(reply):
 
 
 @pytest.mark.parametrize(
-    "piece", ["{", '{"a":', "[", '"', "<EDITS>", "<EDITS>{", '{"a":[', "<think>"]
+    ("reply", "edits"),
+    [
+        (f'<EDITS>{{"edits": [{ONE}, {{"path": "c.md", "content": "a "b" c"}}]}}</EDITS>', [A]),
+        (f'<EDITS>{{"edits": [{{"path": "c.md", "content": "a "b" c"}},\n{TWO}]}}</EDITS>', [B]),
+        (f'<EDITS>{{"edits": [{ONE}, {{path: "c.md"}}, {TWO}]}}</EDITS>', [A, B]),
+        (f'<EDITS>[{ONE}, {TWO}, {{"path": "c.md", "content": "cut he', [A, B]),
+        (f'<EDITS>{{"edits": [{{"x": y}}]}}</EDITS> or <EDITS>{BODY}</EDITS>', [A]),
+        (f'<EDITS>{{"edits": [{{"path": "c.md", "content": "such as {ONE}"}}]}}</EDITS>', []),
+    ],
+    ids=["before", "after", "around", "cut off", "in another block", "not what one quotes"],
+)
+def test_a_broken_edit_takes_no_other_with_it(reply, edits):
+    read = parse_edits(reply)
+
+    assert read.edits == tuple(edits)
+    assert len(read.problems) == 1
+
+
+@given(
+    st.lists(st.sampled_from([ONE, TWO]), min_size=1, max_size=4),
+    st.sampled_from(
+        ['{"path": "c.md", "content": "a "b" c"}', "{path: 'c.md'}", '{"path" "c.md"}']
+    ),
+    st.integers(0, 4),
+)
+def test_wherever_a_broken_edit_stands_the_others_are_read(whole, broken, place):
+    listed = [*whole[:place], broken, *whole[place:]]
+
+    read = parse_edits(f'<EDITS>{{"edits": [{", ".join(listed)}]}}</EDITS>')
+
+    assert [edit.path for edit in read.edits] == [json.loads(one)["path"] for one in whole]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("{", '{"a":', "[", '"', "<EDITS>", "<EDITS>{", '{"a":[', "<think>"),
+        *("{/*", "{//", "<EDITS>{/*", "{'\":{\"':", "<EDITS>[{},{\n", '{"a":"\\'),
+    ],
 )
 def test_a_monotonous_reply_is_read_in_good_time(piece):
     assert parse_edits(piece * 20_000).edits == ()
