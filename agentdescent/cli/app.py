@@ -1,5 +1,6 @@
 """The commands, their options and their help."""
 
+import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -321,6 +322,9 @@ def _close(result: EvolutionResult, output: Output) -> None:
 
 def main() -> None:
     """Carry out the command line, and exit."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed by who started us
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for good
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # whatever the locale, there is an output

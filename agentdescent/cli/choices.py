@@ -1,6 +1,7 @@
 """What the words on the command line stand for: tasks, strategies, prompts and rewards."""
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from agentdescent.policy.strategies import AppendRules, FewShot, KeyedRules, Sin
 _STRATEGIES = "single, rules, keyed:NAME,NAME or fewshot"
 _REWARDS = "exact, contains, number, judge or module:function"
 _LONGEST_NAME = 255
+"""Bytes: no file has a longer one."""
 
 
 def read_tasks(path: Path) -> list[Task]:
@@ -56,12 +58,19 @@ def _numbers_of_rows(path: Path) -> list[int]:
 
 
 def read_prompt(given: str | None) -> str:
-    """The text `given`, or that of the file of this name."""
+    """The text `given`, or that of the file of this name.
+
+    Raises:
+        UsageError: If the file holds no text.
+    """
     if given is None:
         return ""
-    if len(given) <= _LONGEST_NAME and "\n" not in given and Path(given).is_file():
+    if "\n" in given or len(os.fsencode(given)) > _LONGEST_NAME or not Path(given).is_file():
+        return given
+    try:
         return Path(given).read_text(encoding="utf-8").strip()
-    return given
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--prompt {given} cannot be read: {error}") from None
 
 
 def strategy_named(name: str, prompt: str, style: Literal["text", "chat"]) -> Strategy:

@@ -80,6 +80,10 @@ def carry_out(settings: Settings, budgets: Budgets, pace: Pace, output: Output) 
     except EvolutionInterrupted as interrupted:
         screen.write_down(interrupted.result)
         raise
+    except ValueError:
+        if claim is Claim.NEW and not _has_begun(directory):
+            directory.release()
+        raise
     screen.write_down(result)
     screen.report(result)
     return result
@@ -132,13 +136,21 @@ def _limits(budgets: Budgets, pace: Pace) -> dict[str, float]:
     return limits
 
 
+def _has_begun(directory: RunDirectory) -> bool:
+    return _last_result(directory) is not None
+
+
 def _is_unfinished(directory: RunDirectory) -> bool:
     """True if the last run there was killed or interrupted, or ended with an error."""
+    last = _last_result(directory)
+    return last is not None and last.stop_reason in (StopReason.INTERRUPTED, StopReason.ERROR)
+
+
+def _last_result(directory: RunDirectory) -> EvolutionResult | None:
     try:
-        last = EvolutionResult.from_ledger(directory.ledger)
+        return EvolutionResult.from_ledger(directory.ledger)
     except LedgerError:
-        return False
-    return last.stop_reason in (StopReason.INTERRUPTED, StopReason.ERROR)
+        return None
 
 
 def _evolve(

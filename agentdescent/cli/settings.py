@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -121,7 +122,24 @@ class RunDirectory:
             raise UsageError(
                 f"--out {self.path} holds something else than a run; name a new or empty directory"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._note(settings, call)
+        except OSError as error:
+            raise UsageError(f"--out {self.path} cannot be written: {error.strerror}") from None
+        if record is None:
+            return Claim.NEW
+        told: Any = json.loads(json.dumps(call))
+        is_same = record.get("call") == told and record.get("actors") == settings.actors()
+        return Claim.SAME if is_same else Claim.OTHER
+
+    def release(self) -> None:
+        """Be as empty as before a claim of what was new; nothing was learned in between."""
+        shutil.rmtree(self.ledger, ignore_errors=True)
+        for file in (self.telemetry, self.path / _FILE):
+            file.unlink(missing_ok=True)
+
+    def _note(self, settings: Settings, call: Mapping[str, Any]) -> None:
         self.write(
             _FILE,
             {
@@ -132,11 +150,6 @@ class RunDirectory:
                 "call": dict(call),
             },
         )
-        if record is None:
-            return Claim.NEW
-        told: Any = json.loads(json.dumps(call))
-        is_same = record.get("call") == told and record.get("actors") == settings.actors()
-        return Claim.SAME if is_same else Claim.OTHER
 
     def write(self, name: str, content: Mapping[str, Any] | str) -> None:
         """Replace the file `name` as a whole: by JSON, or by a text."""

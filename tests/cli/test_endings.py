@@ -2,12 +2,15 @@
 
 import json
 import os
+import shlex
 import signal
+import subprocess
 
 import pytest
 
 from agentdescent.cli import doctor
 from agentdescent.cli.endings import printable
+from cli.conftest import COMMAND
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
@@ -137,3 +140,17 @@ def test_an_error_before_there_is_anything_is_told(started, tmp_path):
 
 def test_terminals_are_not_steered_by_what_models_say():
     assert printable("a\x1b[2Jb\nc\td") == "a\ufffd[2Jb\nc\td"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_nobody_listening_is_no_reason_to_fail(tmp_path, closed):
+    done = subprocess.run(
+        f"{shlex.join(COMMAND)} demo --quiet {closed}",
+        shell=True,
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

@@ -311,3 +311,37 @@ def test_known_agents_are_started_as_they_like_it(command, program):
 def test_models_of_anthropic_are_asked_through_their_own_api():
     assert Model("claude-haiku").completion().identity != Model("haiku").completion().identity
     assert "anthropic" in Model("claude-haiku").completion().identity
+
+
+@pytest.mark.parametrize("options", [("--max-cost", "1"), ("--max-cost", "0")])
+def test_a_run_that_is_refused_leaves_the_directory_to_another(
+    agentdescent, priced, tmp_path, options
+):
+    refused = agentdescent(*priced("--strategy", "rules", *options))
+
+    assert refused.returncode != 0
+    assert not [*(tmp_path / "out").iterdir()]
+    assert agentdescent(*priced(*QUICK)).returncode == 0
+
+
+def test_a_directory_that_cannot_be_written_is_wrong_usage(agentdescent, priced, tmp_path):
+    done = agentdescent(*priced(out=tmp_path / "tasks.jsonl" / "out"))
+
+    assert done.returncode == 2
+    assert "cannot be written: Not a directory" in done.stderr
+
+
+def test_a_long_prompt_is_no_name_of_a_file(agentdescent, priced, tmp_path):
+    text = "\N{HIRAGANA LETTER A}" * 200
+    agentdescent(*priced("--strategy", "single", "--prompt", text, "--rounds", "1"))
+
+    assert (tmp_path / "out" / "artifact.txt").read_text(encoding="utf-8") == f"{text}\n"
+
+
+def test_a_prompt_file_that_holds_no_text_is_named(agentdescent, priced, tmp_path):
+    (tmp_path / "prompt.bin").write_bytes(b"\xff\xfe")
+
+    done = agentdescent(*priced("--prompt", "prompt.bin"))
+
+    assert done.returncode == 2
+    assert "--prompt prompt.bin cannot be read" in done.stderr
