@@ -14,8 +14,8 @@ PROTECTED = ("**/.git/**", "**/.claude/settings*")
 MAX_PATH, MAX_NAME, MAX_DEPTH = 1000, 240, 24
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(?:\.|\Z)")
-_SHORT_GIT = re.compile(r"git~[0-9]+")
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³]) *(?:\.|\Z)")
+_SHORT = re.compile(r"(?:git|claude)~[0-9]+")
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 _MAGIC = re.compile(r"[*?\[\\]")
 
@@ -126,8 +126,8 @@ def _wrong(name: str) -> Iterator[str]:
         yield f"{name!r} has the character {found[0]!r}"
     if _DEVICE.match(name.casefold()):
         yield f"{name!r} is a device name"
-    if _SHORT_GIT.fullmatch(name.casefold()):
-        yield f"{name!r} is another name of .git"
+    if _SHORT.fullmatch(name.casefold()):
+        yield f"{name!r} is another name of .git or .claude"
 
 
 def _too_long(parts: list[str]) -> str:

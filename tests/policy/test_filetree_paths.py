@@ -24,6 +24,7 @@ paths = st.lists(names, min_size=1, max_size=3).map("/".join)
         ("app/[id]/page (1).tsx", "app/[id]/page (1).tsx"),
         (".claude/agents/x.md", ".claude/agents/x.md"),
         ("console.md", "console.md"),
+        ("con artist.md", "con artist.md"),
         ("..a/...b", "..a/...b"),
     ],
 )
@@ -56,7 +57,9 @@ def test_a_path_has_one_spelling(path, key):
         ("a /b", "a space"),
         ("a.txt:stream", "the character ':'"),
         ("what?", "the character '?'"),
+        ("con .txt", "device name"),
         ("GIT~1/config", "another name of .git"),
+        ("CLAUDE~1/settings.json", "another name of .git or .claude"),
         ("", "names no file"),
         ("./", "names no file"),
         ("a/" * 24 + "b", "24 directories"),
