@@ -39,6 +39,17 @@ class World(HiddenRules):
         return {task.id for task in self.tasks[N_TRAIN:]}
 
 
+class Theirs(World):
+    """The same world with other rules."""
+
+    @property
+    def tasks(self):
+        tasks = super().tasks
+        for task in tasks:
+            task.meta["rule"] = task.meta["rule"].replace("rule", "other")
+        return tasks
+
+
 class Silent(World):
     """Nobody ever proposes anything."""
 
