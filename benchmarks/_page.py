@@ -58,8 +58,8 @@ SECTIONS = {
     "control": Section(
         "Merging, forks and one worker",
         notes="Forks are read twice: by the one that was selected on the dev tasks, and by the one "
-        "that is best on the test tasks, which nobody could choose. Every gate scores 72 dev tasks, "
-        "so calls are spent on gates above all; whoever shares a gate is ahead, and whoever throws "
+        "that is best on the test tasks, which nobody could choose. A gate scores 72 dev tasks, so "
+        "calls are spent on gates above all; whoever shares a gate is ahead, and whoever throws "
         "away what was compared is not. An interval without width is one of equal values.",
     ),
     "sampling": Section(
