@@ -80,7 +80,7 @@ from .errors import (
     RunningLoopError as RunningLoopError,
 )
 from .frontends import (
-    Comparison as Comparison,
+    BeforeAfter as BeforeAfter,
     Evolved as Evolved,
     async_evolve_agent_code as async_evolve_agent_code,
     async_evolve_agent_dir as async_evolve_agent_dir,

@@ -81,7 +81,7 @@ def reflect(rendered: str, task: Task, output: str, reward: float) -> str | None
     return None
 
 
-def learn(skill: Path, **options) -> Evolved:
+def learn(skill: Path, agent: Path = HERE / "agent.py", **options) -> Evolved:
     """Evolve the directory `skill`, and write it back if the test part is not worse for it."""
     given = {
         "propose": reflect,
@@ -90,8 +90,8 @@ def learn(skill: Path, **options) -> Evolved:
         "split": (0.4, 0.3, 0.3),
         **options,
     }
-    agent = cli_agent([sys.executable, "-S", HERE / "agent.py"], via_stdin=True)
-    return evolve_skill_dir(skill, load(), agent=agent, score="exact", **given)
+    reader = cli_agent([sys.executable, "-S", agent], via_stdin=True)
+    return evolve_skill_dir(skill, load(), agent=reader, score="exact", **given)
 
 
 def report(result: Evolved) -> None:

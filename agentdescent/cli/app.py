@@ -4,11 +4,11 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from agentdescent.cli import ledger
+from agentdescent.cli import apply, ledger
 from agentdescent.cli.display import Output, account
 from agentdescent.cli.endings import Exit, answerable
 from agentdescent.cli.lines import JsonLines, plain
@@ -17,6 +17,7 @@ from agentdescent.result import EvolutionResult
 
 _AGENT = "The agent"
 _LEARNING = "What it learns, and from what"
+_FILES: dict[str, Any] = {"rich_help_panel": "A directory that evolves"}
 _PACE = "How it is done"
 _BUDGETS = "When this call ends"
 
@@ -30,6 +31,7 @@ app: typer.Typer = typer.Typer(
 )
 
 app.add_typer(ledger.app)
+app.add_typer(apply.app)
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001 - the form of an option's callback
@@ -142,6 +144,28 @@ def run(  # noqa: PLR0913 - one option each
             rich_help_panel=_LEARNING,
         ),
     ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(help="A directory of files to evolve, instead of a text.", **_FILES),
+    ] = None,
+    layout: Annotated[
+        str, typer.Option(help="Where its agent finds the files; see `tree_runner`.", **_FILES)
+    ] = "claude_skill",
+    entrypoint: Annotated[
+        str | None,
+        typer.Option(help='The files are this program, e.g. "python main.py".', **_FILES),
+    ] = None,
+    test_command: Annotated[
+        str | None,
+        typer.Option(help='Judges the program; "" for none. By default pytest.', **_FILES),
+    ] = None,
+    frozen: Annotated[
+        list[str] | None, typer.Option(help="A glob that must not change; repeatable.", **_FILES)
+    ] = None,
+    test_frac: Annotated[
+        float,
+        typer.Option(min=0.0, max=0.9, help="The share of tasks seen at the end alone.", **_FILES),
+    ] = 0.2,
     reward: Annotated[
         str,
         typer.Option(
@@ -237,6 +261,11 @@ def run(  # noqa: PLR0913 - one option each
             reward=reward,
             held_out_frac=held_out_frac,
             seed=seed,
+            files=None
+            if directory is None
+            else settings.Files(
+                directory, layout, entrypoint, test_command, frozen or (), test_frac
+            ),
         )
         budgets = settings.Budgets(
             rounds, max_rollouts, seconds, max_calls, max_attempts, max_tokens, max_cost

@@ -62,7 +62,8 @@ def is_lively(stream: TextIO) -> bool:
 
 def account(result: EvolutionResult) -> list[str]:
     """What a run came to and what it took, for people."""
-    return [*outcome(result), result.cost_summary()]
+    test = getattr(result, "test", None)
+    return [*outcome(result), *([str(test)] if test else []), result.cost_summary()]
 
 
 def outcome(result: EvolutionResult) -> list[str]:

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from agentdescent.errors import AgentDescentError, EvolutionInterrupted, describe
+from agentdescent.errors import AgentDescentError, EvolutionInterrupted, TreeError, describe
 from agentdescent.result import EvolutionResult
 
 stderr: Console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -158,6 +158,8 @@ def _status_of(error: Exception) -> Exit:
     match error:
         case MissingPart():
             return Exit.MISSING
+        case TreeError():
+            return Exit.USAGE
         case UsageError() | ValueError() if not isinstance(error, AgentDescentError):
             return Exit.USAGE
         case _:

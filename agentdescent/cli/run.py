@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from agentdescent.agents.completion import Completion
@@ -15,12 +16,13 @@ from agentdescent.cli.choices import check_reward, read_tasks, reward_named, str
 from agentdescent.cli.display import Listener, Output, account, shown
 from agentdescent.cli.endings import UsageError
 from agentdescent.cli.lines import plain
-from agentdescent.cli.models import Actor, Model, actor, command_completion
-from agentdescent.cli.settings import Budgets, Claim, RunDirectory, Settings
+from agentdescent.cli.models import Model, actor, command_completion
+from agentdescent.cli.settings import Budgets, Claim, Files, RunDirectory, Settings
 from agentdescent.core.outcomes import StopReason
-from agentdescent.core.protocols import Reward, Strategy
+from agentdescent.core.protocols import Reward
 from agentdescent.core.task import Task
 from agentdescent.errors import EvolutionInterrupted, LedgerError
+from agentdescent.frontends.evolved import Evolved
 from agentdescent.result import EvolutionResult
 
 
@@ -47,12 +49,8 @@ class Pace:
     pass_env: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    tasks: list[Task]
-    reward: Reward
-    strategy: Strategy
-    actor: Actor
+Start = Callable[..., EvolutionResult]
+"""Runs what was prepared, given how it is to be done: the other arguments of `evolve`."""
 
 
 def carry_out(settings: Settings, budgets: Budgets, pace: Pace, output: Output) -> EvolutionResult:
@@ -64,7 +62,7 @@ def carry_out(settings: Settings, budgets: Budgets, pace: Pace, output: Output) 
         UsageError: If something cannot be done as asked.
         EvolutionInterrupted: On Ctrl-C; what there is by then is written down as well.
     """
-    prepared = _prepare(settings, pace)
+    start = _prepare(settings, pace)
     directory = RunDirectory(settings.out)
     claim = directory.claim(settings, {"budgets": asdict(budgets), "pace": asdict(pace)})
     continues = claim is Claim.SAME and _is_unfinished(directory)
@@ -76,7 +74,7 @@ def carry_out(settings: Settings, budgets: Budgets, pace: Pace, output: Output) 
         )
     screen = _Screen(Board(_limits(budgets, pace)), directory, output)
     try:
-        result = _evolve(prepared, settings, pace, screen, continues=continues)
+        result = _evolve(start, settings, pace, screen, continues=continues)
     except EvolutionInterrupted as interrupted:
         screen.write_down(interrupted.result)
         raise
@@ -89,7 +87,9 @@ def carry_out(settings: Settings, budgets: Budgets, pace: Pace, output: Output) 
     return result
 
 
-def _prepare(settings: Settings, pace: Pace) -> _Prepared:
+def _prepare(settings: Settings, pace: Pace) -> Start:
+    if settings.files is not None:
+        return _prepare_directory(settings, settings.files, pace)
     if (settings.model is None) == (settings.agent_command is None):
         raise UsageError("give either --model or --agent-command: it is what solves the tasks")
     tasks = read_tasks(settings.tasks)
@@ -101,7 +101,40 @@ def _prepare(settings: Settings, pace: Pace) -> _Prepared:
     reward = _reward(settings, tasks, reflect or _completion(solver))
     check_reward(reward, tasks)
     made = actor(solver, reflect, few_shot=few_shot, prompt=settings.prompt)
-    return _Prepared(tasks, reward, strategy, made)
+    return partial(
+        evolve,
+        tasks,
+        reward,
+        run=made.run,
+        propose=made.propose,
+        strategy=strategy,
+        held_out_frac=settings.held_out_frac,
+        shuffle=True,
+        self_verify=not few_shot,  # an example says nothing of its own task
+    )
+
+
+def _prepare_directory(settings: Settings, files: Files, pace: Pace) -> Start:
+    from agentdescent.cli import directory  # noqa: PLC0415 - for those who evolve one
+
+    directory.check(settings, files)
+    tasks = read_tasks(settings.tasks)
+    solver = (
+        _completion(_solver(settings, pace)) if settings.model or settings.agent_command else None
+    )
+    reflect = _reflector(settings) or solver
+    if reflect is None:
+        raise UsageError("give --model, --agent-command or --reflect-model: something must reflect")
+    reward = _reward(settings, tasks, reflect)
+    check_reward(reward, tasks)
+    return directory.start(
+        files,
+        tasks,
+        agent=solver,
+        score=reward,
+        reflect_with=reflect,
+        split=files.split(settings.held_out_frac),
+    )
 
 
 def _solver(settings: Settings, pace: Pace) -> Model | Completion:
@@ -154,24 +187,16 @@ def _last_result(directory: RunDirectory) -> EvolutionResult | None:
 
 
 def _evolve(
-    prepared: _Prepared, settings: Settings, pace: Pace, screen: "_Screen", *, continues: bool
+    start: Start, settings: Settings, pace: Pace, screen: "_Screen", *, continues: bool
 ) -> EvolutionResult:
     limits = screen.board.limits
     with screen.listeners() as listeners:
-        return evolve(
-            prepared.tasks,
-            prepared.reward,
-            run=prepared.actor.run,
-            propose=prepared.actor.propose,
-            strategy=prepared.strategy,
+        return start(
             n_workers=pace.workers,
             eval_concurrency=pace.eval_concurrency,
             asynchronous=pace.asynchronous,
             target_reward=pace.target,
-            held_out_frac=settings.held_out_frac,
             seed=settings.seed,
-            shuffle=True,
-            self_verify=settings.strategy != "fewshot",  # an example says nothing of its own task
             repo_path=screen.directory.ledger,
             resume="continue" if continues else None,
             evaluation_key=json.dumps([settings.identity(), settings.actors()], sort_keys=True),
@@ -216,6 +241,8 @@ class _Screen:
         self.directory.write("artifact.txt", result.rendered + "\n")
         self.directory.write("artifact.json", artifact)
         result.save(self.directory.path / "result.json")
+        if isinstance(result, Evolved):
+            EvolutionResult.write_to(result, self.directory.files, backup=False, prune=True)
 
     def report(self, result: EvolutionResult) -> None:
         """Say what the run came to, and where it is."""
@@ -225,6 +252,10 @@ class _Screen:
         for line in account(result):
             self.output.say(line)
         path = self.directory.path
-        self.output.say(f"artifact:   {path / 'artifact.txt'}")
+        if isinstance(result, Evolved):
+            self.output.say(f"artifact:   {self.directory.files}")
+            self.output.say(f"use it:     agentdescent apply {path}")
+        else:
+            self.output.say(f"artifact:   {path / 'artifact.txt'}")
         self.output.say(f"history:    git -C {self.directory.ledger} log -p dev")
         self.output.say(f"everything: {path / 'result.json'}, {self.directory.telemetry}")

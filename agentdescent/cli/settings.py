@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
@@ -33,6 +33,36 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True)
+class Files:
+    """A directory that is to evolve, and how it is put to use.
+
+    Attributes:
+        path: The directory.
+        layout: Where the agent finds it; see `tree_runner`.
+        entrypoint: The program that it is, instead of something that an agent reads.
+        test_command: Judges the program.
+        frozen: Globs of what must not change; empty for the default.
+        test_frac: The share of tasks that nobody sees before the end.
+    """
+
+    path: Path
+    layout: str = "claude_skill"
+    entrypoint: str | None = None
+    test_command: str | None = None
+    frozen: Sequence[str] = ()
+    test_frac: float = 0.2
+
+    def identity(self) -> dict[str, Any]:
+        """All of it, as JSON values."""
+        return {**asdict(self), "path": str(self.path.absolute()), "frozen": list(self.frozen)}
+
+    def split(self, held_out_frac: float) -> tuple[float, float, float]:
+        """The shares of training, held-out and test tasks; held out is a share of the first two."""
+        seen = 1.0 - self.test_frac
+        return seen * (1.0 - held_out_frac), seen * held_out_frac, self.test_frac
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that decides what a run learns, and from what.
 
@@ -41,6 +71,7 @@ class Settings:
         out: The directory of the run.
         model: What solves, and reflects unless `reflect_model` does; or `agent_command` solves.
         prompt: What the artifact begins with.
+        files: The directory that evolves, instead of a text.
     """
 
     tasks: Path
@@ -54,6 +85,7 @@ class Settings:
     reward: str
     held_out_frac: float
     seed: int
+    files: Files | None = None
 
     def identity(self) -> dict[str, Any]:
         """What must not change when a run goes on: else its rewards would mean something else."""
@@ -64,6 +96,7 @@ class Settings:
             "reward": self.reward,
             "held_out_frac": self.held_out_frac,
             "seed": self.seed,
+            "directory": self.files and self.files.identity(),
         }
 
     def actors(self) -> dict[str, Any]:
@@ -99,6 +132,11 @@ class RunDirectory:
     def ledger(self) -> Path:
         """The git repository of the artifact."""
         return self.path / "ledger"
+
+    @property
+    def files(self) -> Path:
+        """The files of an evolved directory."""
+        return self.path / "artifact"
 
     @property
     def telemetry(self) -> Path:

@@ -12,14 +12,14 @@ from agentdescent.frontends.directories import (
     evolve_agent_dir,
     evolve_skill_dir,
 )
-from agentdescent.frontends.evolved import Comparison, Evolved
+from agentdescent.frontends.evolved import BeforeAfter, Evolved
 from agentdescent.frontends.text import async_evolve_skill, evolve_skill
 from agentdescent.frontends.writing import Origin
 
 __all__ = [
     "PYTEST",
     "TESTS",
-    "Comparison",
+    "BeforeAfter",
     "Evolved",
     "Origin",
     "async_evolve_agent_code",

@@ -5,14 +5,13 @@ from typing import Any
 
 from agentdescent.agents.completion import Completion
 from agentdescent.core.protocols import Reward, WorkspaceAgent
-from agentdescent.core.task import Task
 from agentdescent.dataloader import Dataset
 from agentdescent.frontends.evolved import Evolved
 from agentdescent.frontends.job import Job, blocking, in_three, planned, scorer
-from agentdescent.frontends.sources import Source, StrPath, job_of
+from agentdescent.frontends.sources import Source, StrPath, apart, job_of
 from agentdescent.runners import PROMPT_TEMPLATE, Isolation, tree_runner
 from agentdescent.runners.staging import Fixtures
-from agentdescent.trees import TreeSpec, canonical
+from agentdescent.trees import TreeSpec
 
 
 async def async_evolve_skill_dir(  # noqa: PLR0913 - one line of a call each
@@ -55,8 +54,8 @@ async def async_evolve_skill_dir(  # noqa: PLR0913 - one line of a call each
             column ``fixtures`` (``meta["fixtures"]``) holds the files of a task, by their path.
         agent: Works on files: has `in_workspace(path)`, as `cli_agent(...)` and `claude_code()`.
         score: "contains", "exact", "last_number", "numeric_close", or a reward of your own.
-        reflect_with: A completion that looks at failures and edits the files; by default the agent
-            itself, in an empty directory.
+        reflect_with: A completion that looks at failures and edits the files; by default the agent.
+            An agent that works on files does so in an empty directory.
         prompt: The column with the prompt, or a template of several; for rows.
         gold: The column with the expected answer; for rows.
         split: The shares of training, held-out and test tasks.
@@ -171,26 +170,8 @@ def _plan(  # noqa: PLR0913 - as above
         workspace_root=workspace_root,
     )
     given = {"run": run, "blast_radius": blast_radius, "seed": seed, **options}
-    reflect = reflect_with or _apart(agent, isolation, workspace_root)
+    reflect = apart(agent, isolation, workspace_root) if reflect_with is None else reflect_with
     return job_of(source, parts, reward, reflect, given, write_back=write_back)
-
-
-def _apart(
-    agent: WorkspaceAgent, isolation: Isolation | None, workspace_root: StrPath | None
-) -> Completion:
-    """`agent` as a completion, at work in an empty directory: it cannot touch what it speaks of."""
-    run = tree_runner(
-        agent,
-        layout="root",
-        prompt_template="{prompt}",
-        isolation=isolation,
-        workspace_root=workspace_root,
-    )
-
-    async def complete(prompt: str) -> str:
-        return await run(canonical({}), Task("reflect", prompt))
-
-    return complete
 
 
 evolve_skill_dir = blocking(async_evolve_skill_dir, _plan)

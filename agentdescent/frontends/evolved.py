@@ -15,7 +15,7 @@ from agentdescent.trees import TreeSpec, WritePlan
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class BeforeAfter:
     """The artifact before a run and after it, on tasks that the run has not seen.
 
     Attributes:
@@ -82,7 +82,7 @@ class Evolved(EvolutionResult):
         written: What was written back into that directory; None if nothing was.
     """
 
-    test: Comparison | None = None
+    test: BeforeAfter | None = None
     origin: Origin | None = None
     written: WritePlan | None = None
 
@@ -153,6 +153,6 @@ class Evolved(EvolutionResult):
         """As of `EvolutionResult`."""
         result = super().from_record(record, source)
         test, origin = record.get("test"), record.get("origin")
-        result.test = test and Comparison(**test)
+        result.test = test and BeforeAfter(**test)
         result.origin = origin and Origin(**origin)
         return result

@@ -20,7 +20,7 @@ from agentdescent.core.task import Task, tasks_from
 from agentdescent.dataloader import Dataset, split_dataset
 from agentdescent.engine.alerts import Alerts
 from agentdescent.errors import AgentDescentError, EvolutionInterrupted, describe
-from agentdescent.frontends.evolved import Comparison, Evolved
+from agentdescent.frontends.evolved import BeforeAfter, Evolved
 from agentdescent.frontends.measuring import measured
 from agentdescent.frontends.writing import Origin
 from agentdescent.policy.rewards import (
@@ -107,7 +107,7 @@ class Job:
             )
         except Exception as error:  # noqa: BLE001 - what was learned is not thrown away for it
             return f"the test split could not be measured: {describe(error)}"
-        evolved.test = Comparison([task.id for task in tasks], before, after)
+        evolved.test = BeforeAfter([task.id for task in tasks], before, after)
         return ""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from agentdescent.agents.completion import Completion
 from agentdescent.agents.tree_reflector import tree_reflector
-from agentdescent.core.protocols import Reward
+from agentdescent.core.protocols import Reward, WorkspaceAgent
 from agentdescent.core.task import Task
 from agentdescent.dataloader import Dataset
 from agentdescent.errors import LedgerError, TreeError
@@ -17,7 +17,8 @@ from agentdescent.frontends.job import Job, completed
 from agentdescent.frontends.writing import Origin
 from agentdescent.ledger import Ledger
 from agentdescent.policy.filetree import FileTree
-from agentdescent.trees import Tree, TreeSpec, load_tree
+from agentdescent.runners import Isolation, tree_runner
+from agentdescent.trees import Tree, TreeSpec, canonical, load_tree
 
 StrPath = str | os.PathLike[str]
 
@@ -97,6 +98,8 @@ def job_of(
     if "propose" not in given:
         if reflect_with is None:
             raise ValueError("nobody reflects on failures; give reflect_with=, or propose=")
+        if isinstance(reflect_with, WorkspaceAgent):
+            reflect_with = apart(reflect_with)
         given["propose"] = tree_reflector(reflect_with, strategy=given["strategy"])
     if write_back:
         _refuse_in_vain(source, parts)
@@ -113,6 +116,26 @@ def job_of(
     )
     origin = Origin.of(source.path, source.tree, source.spec, repo_path)
     return Job(parts, reward, ready, origin, write_back)
+
+
+def apart(
+    agent: WorkspaceAgent,
+    isolation: Isolation | None = None,
+    workspace_root: StrPath | None = None,
+) -> Completion:
+    """`agent` as a completion, at work in an empty directory: it cannot touch what it speaks of."""
+    run = tree_runner(
+        agent,
+        layout="root",
+        prompt_template="{prompt}",
+        isolation=isolation,
+        workspace_root=workspace_root,
+    )
+
+    async def complete(prompt: str) -> str:
+        return await run(canonical({}), Task("reflect", prompt))
+
+    return complete
 
 
 def _refuse_in_vain(source: Source, parts: Dataset[Task]) -> None:
