@@ -22,7 +22,8 @@ def run_blocking(
     """Run `function` in an event loop of its own and return its result.
 
     In a notebook, whose cells run inside a loop, that loop gets a helper thread. Ctrl-C cancels
-    `function`; once it has cleaned up, `KeyboardInterrupt` is raised.
+    `function`; once it has cleaned up, `KeyboardInterrupt` is raised. A second Ctrl-C does not wait
+    for that.
 
     Args:
         function: A coroutine function, for instance a partial, that needs no arguments.
@@ -33,11 +34,27 @@ def run_blocking(
         RunningLoopError: If an event loop is running in this thread, outside a notebook.
     """
     if not loop_is_running():
-        return anyio.run(function)
+        return _run(function)
     if not _is_notebook():
         raise RunningLoopError(f"{caller} was called from a running event loop; use `{instead}`")
     with start_blocking_portal(name="agentdescent") as portal:
         return portal.call(function)
+
+
+def _run(function: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return anyio.run(function)
+    except Exception as error:
+        if _comes_of_ctrl_c(error):
+            raise KeyboardInterrupt from error
+        raise
+
+
+def _comes_of_ctrl_c(error: BaseException | None) -> bool:
+    """True if a Ctrl-C has torn what was cleaning up after another one, and this is the damage."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _is_notebook() -> bool:

@@ -65,6 +65,17 @@ def test_an_error_comes_out_as_it_is():
         run_blocking(fail)
 
 
+def test_what_a_second_ctrl_c_tears_is_no_error_of_its_own():
+    async def torn():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("left halfway")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_blocking(torn)
+
+
 @pytest.mark.asyncio
 async def test_in_a_running_loop_it_says_what_to_write():
     with pytest.raises(RunningLoopError) as caught:
