@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from math import isfinite
+from math import inf
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -31,7 +31,7 @@ class Price:
         cache_write: Prompt tokens put into it; None if they cost as much as others.
 
     Raises:
-        ValueError: If one is negative or not finite.
+        ValueError: If one is negative, not finite or no number.
     """
 
     input: float
@@ -40,12 +40,14 @@ class Price:
     cache_write: float | None = None
 
     def __post_init__(self) -> None:
-        for name in (f.name for f in fields(self)):
-            value: float | None = getattr(self, name)
-            if value is not None and not (isfinite(value) and value >= 0):
+        for each in fields(self):
+            value: object = getattr(self, each.name)
+            if value is None and each.default is None:
+                continue
+            if not (isinstance(value, int | float) and 0 <= value < inf):
                 raise ValueError(
-                    f"{name}={value!r} is no price; give USD per million tokens, 0.0 for a model "
-                    "that costs nothing"
+                    f"{each.name}={value!r} is no price; give USD per million tokens, 0.0 for a "
+                    "model that costs nothing"
                 )
 
     def cost(self, tokens: Tokens) -> float:

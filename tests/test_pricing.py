@@ -29,11 +29,16 @@ class TestPrice:
     def test_reasoning_is_a_part_of_the_output(self):
         assert Price(1.0, 10.0).cost(Tokens(0, 1_000_000, reasoning=900_000)) == 10.0
 
-    @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+    @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), "1"])
     @pytest.mark.parametrize("name", ["input", "output", "cache_read", "cache_write"])
     def test_what_is_no_price_is_refused(self, name, value):
         with pytest.raises(ValueError, match=f"{name}={value!r} is no price"):
             Price(**{"input": 1.0, "output": 1.0, name: value})
+
+    @pytest.mark.parametrize("name", ["input", "output"])
+    def test_tokens_in_and_out_must_have_one(self, name):
+        with pytest.raises(ValueError, match=f"{name}=None is no price"):
+            Price(**{"input": 1.0, "output": 1.0, name: None})
 
     @given(st.builds(Tokens, *[st.integers(0, 9999)] * 2), st.builds(Tokens, st.integers(0, 9999)))
     def test_calls_cost_together_what_they_cost_apart(self, first, second):
