@@ -131,7 +131,10 @@ def blocking(
 
     @wraps(core)
     def front_end(*args: P.args, **kwargs: P.kwargs) -> Evolved:
-        call = signature.bind(*args, **kwargs)
+        try:
+            call = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}() {error}") from None
         call.apply_defaults()
         job = plan(**call.arguments)
         ended: list[EvolutionResult] = []

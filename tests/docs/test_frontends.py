@@ -20,6 +20,13 @@ def loaded(name):
     return module
 
 
+def shown(name):
+    """What the page says that the script prints."""
+    page = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
+    title = re.escape(f'```text title="python examples/{name}.py"')
+    return re.search(rf"^{title}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[1]
+
+
 @pytest.fixture(scope="module")
 def columns():
     return loaded("columns")
@@ -32,22 +39,15 @@ def skill(columns, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_what_the_script_prints(name):
-    page = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
     script = ROOT / "examples" / f"{name}.py"
     printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
 
-    (shown,) = re.findall(rf"^```text {name}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-
-    assert shown.strip() == printed.stdout.strip()
+    assert shown(name).strip() == printed.stdout.strip()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_goes_from_below_a_half_to_all(name):
-    page = (ROOT / "docs" / "frontends.md").read_text(encoding="utf-8")
-
-    (before, after) = re.search(
-        rf"^```text {name}\nheld-out reward (\S+) -> (\S+)$", page, re.MULTILINE
-    ).groups()
+    before, after = re.match(r"held-out reward (\S+) -> (\S+)\n", shown(name)).groups()
 
     assert float(before) < 0.5
     assert float(after) == 1.0

@@ -55,3 +55,20 @@ def program(tmp_path):
 
 def tasks(count=10):
     return [Task(row["prompt"], row["prompt"], {"gold": row["gold"]}) for row in in_cents(count)]
+
+
+class Looking:
+    """An agent that looks which Markdown files there are, and knows no answer."""
+
+    def __init__(self, place=None, seen=None):
+        self.place = place
+        self.seen = [] if seen is None else seen
+
+    def in_workspace(self, path):
+        return Looking(path, self.seen)
+
+    def __call__(self, prompt):
+        del prompt
+        files = self.place.rglob("*.md")
+        self.seen.append(sorted(str(file.relative_to(self.place)) for file in files))
+        return "none"

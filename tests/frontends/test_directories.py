@@ -10,6 +10,8 @@ from agentdescent import (
     BeforeAfter,
     Dataset,
     Evolved,
+    async_evolve_agent_code,
+    async_evolve_agent_dir,
     async_evolve_skill_dir,
     cli_agent,
     evolve_agent_code,
@@ -20,7 +22,7 @@ from agentdescent.errors import TreeError
 from agentdescent.frontends import PYTEST, Origin
 from agentdescent.trees import TreeSpec, canonical, load_tree, publishing
 
-from .conftest import CENTS, MAIN, in_cents, tasks
+from .conftest import CENTS, MAIN, Looking, in_cents, tasks
 
 PLAIN = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 CHECK = [sys.executable, "-S", "tests/check.py"]
@@ -99,23 +101,11 @@ class TestSkill:
         assert result.test.after == 1.0
 
     def test_the_agent_finds_the_skill_under_its_name(self, skill, agent):
-        seen = []
+        looking = Looking()
 
-        class Looking:
-            def in_workspace(self, path):
-                def look(prompt):
-                    found = sorted(str(f.relative_to(path)) for f in Path(path).rglob("*.md"))
-                    seen.append(found)
-                    return "none"
+        evolve_skill_dir(skill, in_cents(20), agent=looking, propose=lambda *_: None, rounds=1)
 
-                return look
-
-            def __call__(self, prompt):
-                raise AssertionError(prompt)
-
-        evolve_skill_dir(skill, in_cents(20), agent=Looking(), propose=lambda *_: None, rounds=1)
-
-        assert seen[0] == [".claude/skills/price-list/SKILL.md"]
+        assert looking.seen[0] == [".claude/skills/price-list/SKILL.md"]
 
     def test_by_default_the_agent_reflects_far_from_the_skill(self, skill, tmp_path):
         program = tmp_path / "other.py"
@@ -131,17 +121,18 @@ class TestSkill:
             assert result.outcomes() == {"below-threshold": 1}  # so it was tried
 
     @pytest.mark.asyncio
-    async def test_the_asynchronous_door(self, skill, agent):
-        result = await async_evolve_skill_dir(skill, in_cents(20), agent=agent, score="exact")
+    @pytest.mark.parametrize("door", [async_evolve_skill_dir, async_evolve_agent_dir])
+    async def test_the_asynchronous_doors(self, skill, agent, door):
+        result = await door(skill, in_cents(20), agent=agent, score="exact")
 
         assert result.test.after == 1.0
 
     def test_agent_definitions_lie_where_agents_look_for_them(self, skill, agent):
-        result = evolve_agent_dir(
-            skill, in_cents(20), agent=agent, score="exact", layout="claude_agent"
-        )
+        looking = Looking()
 
-        assert result.test.after == 1.0
+        evolve_agent_dir(skill, in_cents(20), agent=looking, propose=lambda *_: None, rounds=1)
+
+        assert looking.seen[0] == [".claude/agents/SKILL.md"]
 
 
 class TestRefusals:
@@ -194,6 +185,17 @@ class TestCode:
 
         assert (result.initial_reward, result.final_reward, result.test.after) == (0.0, 1.0, 1.0)
         assert (program / "main.py").read_text() == FIXED
+
+    @pytest.mark.asyncio
+    async def test_the_asynchronous_door(self, program):
+        given = {"entrypoint": RUN, "test_cmd": CHECK, "score": "exact"}
+
+        async def propose(rendered, task, output, reward):
+            return FIX
+
+        result = await async_evolve_agent_code(program, in_cents(20), propose=propose, **given)
+
+        assert result.test.after == 1.0
 
     def test_a_candidate_that_fails_its_tests_scores_nothing(self, program):
         (program / "tests" / "check.py").write_text("import main, sys; sys.exit(1)")

@@ -141,6 +141,11 @@ def test_what_cannot_be_honoured_is_refused(wrong, error, words):
         evolve_skill(**{"data": ROWS, "model": model, **wrong})
 
 
+def test_what_is_missing_is_named():
+    with pytest.raises(TypeError, match=r"evolve_skill\(\) missing a required argument: 'model'"):
+        evolve_skill(ROWS)
+
+
 def test_a_test_that_fails_costs_nobody_the_result():
     over = []
 

@@ -12,6 +12,7 @@ from agentdescent import (
     Diff,
     EvidenceCard,
     EvolutionResult,
+    Evolved,
     EvolvingArtifact,
     LLMAgent,
     MergeContext,
@@ -23,7 +24,11 @@ from agentdescent import (
     UnpairedBeta,
     WorkUnit,
     async_evolve,
+    async_evolve_skill,
+    cli_agent,
     evolve,
+    evolve_skill,
+    evolve_skill_dir,
     get_policy,
     reflector,
     tasks_from,
@@ -158,6 +163,15 @@ async def applications() -> None:
     )
     assert_type(result, EvolutionResult)
     await async_evolve(tasks, reward, run=run, propose=reflector(model), strategy=OneValue())
+    assert_type(await async_evolve_skill(tasks, async_model, max_calls=100), Evolved)
+
+
+def front_ends() -> None:
+    result = evolve_skill(tasks, model, score=reward, split=(0.5, 0.25, 0.25))
+    assert_type(result, Evolved)
+    assert_type(evolve_skill_dir("skill", tasks, agent=cli_agent(["my-agent"])), Evolved)
+    if result.test is not None:
+        assert_type(result.test.interval, tuple[float, float])
 
 
 def actors(stream: str) -> dict[str, object]:
