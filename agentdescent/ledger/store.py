@@ -204,22 +204,25 @@ class Store:
                 self._disk.moved(reference(DEV))
 
     def _since(self, artifact_id: str, version: int) -> list[tuple[str, Stored]]:
-        """The versions of an artifact on dev down to `version`, or to the oldest."""
+        """The versions of an artifact on dev down to `version`, or to the oldest intact one."""
         found: list[tuple[str, Stored]] = []
+        sound: set[str] = set()
         commit: str | None = str(tip(self._repository, DEV))
-        while commit is not None:
-            view = self._view_at(Oid(hex=commit))
-            entry = view.index.get(artifact_id)
-            if entry is None:
-                break
-            parent = self._objects.parent(commit)
-            if not found or entry.version < found[-1][1].version:
-                found.append((commit, entry.stored(artifact_id, self._state(view, artifact_id))))
-            elif entry.version == found[-1][1].version:
-                found[-1] = (commit, found[-1][1])  # the oldest commit with it is the one made it
-            if entry.version <= version:
-                break
-            commit = parent
+        with suppress(Damaged):
+            while commit is not None:
+                sound |= self._objects.check_closure(commit, sound=sound)
+                view = self._view_at(Oid(hex=commit))
+                entry = view.index.get(artifact_id)
+                if entry is None:
+                    break
+                if found and entry.version == found[-1][1].version:
+                    found[-1] = (commit, found[-1][1])  # another artifact's commit came after it
+                else:
+                    state = self._state(view, artifact_id)
+                    found.append((commit, entry.stored(artifact_id, state)))
+                if entry.version <= version:
+                    break
+                commit = self._objects.parent(commit)
         return found
 
     def _view(self, branch: str) -> View:

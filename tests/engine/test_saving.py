@@ -3,12 +3,14 @@
 import anyio
 import pytest
 
-from agentdescent import EvolutionResult, async_evolve
+from agentdescent import Aggregator, EvolutionResult, Ledger, async_evolve
 from agentdescent.engine.search import EVALUATIONS, HISTORY, Pages, entries
 from agentdescent.errors import LedgerBusy
 from agentdescent.ledger import GitLedger, Step
+from agentdescent.ledger.reader import read
 from faults.children import check_with_git
 from support.faults import Failing
+from support.ledgers import commit
 from support.worlds import PATIENT, World
 
 ROUNDS = {"asynchronous": False, "n_workers": 4, "max_concurrency": 4, "rounds": 4}
@@ -152,6 +154,66 @@ async def test_what_comes_after_the_last_round_is_part_of_the_stored_result(path
     assert result.history[-1].committed == 1
     assert again.history == result.history
     assert EvolutionResult.from_ledger(path) == result
+
+
+class LastDeed(GitLedger):
+    """Whoever waits for the run is gone when a commit has been made."""
+
+    def __init__(self, path, scope):
+        super().__init__(path)
+        self._scope = scope
+
+    async def commit_with_search(self, entry, base, note, save):
+        made = await super().commit_with_search(entry, base, note, save)
+        self._scope.cancel()
+        return made
+
+
+async def test_a_merge_that_had_committed_finds_its_commit_made(path):
+    options = {**ROUNDS, "evaluation_key": "v1"}
+    whole = await async_evolve(**Quick().parts, **options, repo_path=path.parent / "whole")
+    with anyio.CancelScope() as scope:
+        await async_evolve(**Quick().parts, **options, ledger=LastDeed(path, scope))
+    commits = [version.commit for version in Ledger(path).history()]
+
+    result = await async_evolve(**Quick().parts, **options, repo_path=path, resume="continue")
+
+    assert len(commits) == 2
+    assert [version.commit for version in Ledger(path).history()][:2] == commits
+    assert (result.state, result.version) == (whole.state, whole.version)
+    assert [info.reasons for info in result.history] == [info.reasons for info in whole.history]
+
+
+async def test_other_rewards_leave_measurements_behind_with_a_warning(path):
+    await async_evolve(**Quick().parts, **ROUNDS, repo_path=path, evaluation_key="v1")
+    with pytest.warns(RuntimeWarning, match="run, reward or evaluation_key is another"):
+        result = await async_evolve(**Quick().parts, **ROUNDS, repo_path=path, evaluation_key="v2")
+
+    assert result.resumed_from.evaluations == 0
+
+
+class Deaf(Aggregator):
+    """Takes no evidence."""
+
+    async def ingest(self, card):
+        raise ConnectionError("nobody listens")
+
+
+async def test_evidence_that_nobody_took_is_judged_unless_others_have_made_the_change(path):
+    options = {**ROUNDS, "rounds": 1, "repo_path": path}
+    await async_evolve(**Quick().parts, **options, aggregator_factory=Deaf)
+    found = read(path, "read", lambda reader: reader.last_search("artifact"))
+    waiting = [card["diff"]["ops"] for card in found.document["parts"]["merger"]]
+    ledger = GitLedger(path)
+    await ledger.open()
+    await commit(ledger, waiting[0], 1, "artifact")
+    await ledger.close()
+
+    result = await async_evolve(**Quick().parts, **options)
+
+    assert (len(waiting), result.resumed_from.cards) == (4, 3)
+    assert result.resumed_from.version == 2
+    assert result.state == {key: value for ops in waiting for key, value in ops.items()}
 
 
 @SCHEDULES

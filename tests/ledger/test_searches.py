@@ -363,6 +363,23 @@ class TestDamage:
                 assert await heir.adopt("skill") is None
         check_with_git(path)
 
+    async def test_versions_are_told_down_to_the_oldest_that_is_intact(self, path):
+        async with a_run(path) as ledger:
+            await ledger.save(a_save(head=1))
+            made = [(await commit(ledger, {"n": str(n + 1)}, n))[0] for n in (1, 2, 3)]
+        _cut(path, made[0])
+
+        async with a_run(path) as heir:
+            saved = await heir.adopt("skill")
+
+        assert saved.base.version == 3
+        assert [commit_id for commit_id, _ in saved.commits] == [made[2]]
+
+    async def test_what_nobody_keeps_is_not_synced(self, path):
+        run = await left(path, a_save(), durability="none")
+
+        assert references(path) == [run]
+
 
 class TestReading:
     async def test_the_last_search_is_read_whether_or_not_its_run_is_alive(self, path, ledger):
