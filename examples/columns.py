@@ -99,6 +99,9 @@ def report(result: Evolved) -> None:
     print(f"held-out reward {result.initial_reward:.3f} -> {result.final_reward:.3f}")
     print(result.test)
     print(f"merges and dropped proposals: {result.outcomes()}")
+    for commit in reversed(result.ledger_log):
+        if " merge " in commit:
+            print(commit.partition(" merge ")[2])
     print(f"written back: {', '.join(result.written['written'])}\n")
     print(re.sub(r"\n+$", "", result.written["diff"]))
 
