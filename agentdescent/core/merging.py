@@ -146,8 +146,13 @@ class VerifierProtocol(Protocol):
         bar: float,
         *,
         curtail: bool = True,
+        along: Sequence[Task] = (),
     ) -> Any:
-        """Compare the two on the held-out tasks: a `Verdict`, curtailed once it is certain."""
+        """Compare the two on the held-out tasks: a `Verdict`, curtailed once it is certain.
+
+        `along` are tasks on which an accepted candidate will be evaluated next; while it looks as
+        if it will be, they are measured along with the last held-out tasks.
+        """
         ...
 
     def evaluate(self, artifact: EvolvingArtifact, tasks: Sequence[Task]) -> Any:

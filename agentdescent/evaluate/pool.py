@@ -270,7 +270,7 @@ class Sweep:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end()
+        self.end()
 
     def ask(self, rendered: str, tasks: Sequence[Task], *, fresh: int = 0) -> None:
         """Ask for the value of each of `tasks`; their indices continue those asked for before.
@@ -342,18 +342,19 @@ class Sweep:
         """End with `error`, unless it has ended."""
         if not self._is_over:
             self._error = error
-            self._end()
+            self.end()
 
-    def _settle(self, index: int, value: float) -> None:
-        if self._learn(index, value):
-            self._end()
-
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Learn no more, and withdraw from everything still under way."""
         self._is_over = True
         for flight in self._flights:
             self._pool.leave(flight, self)
         self._flights.clear()
         self._wake()
+
+    def _settle(self, index: int, value: float) -> None:
+        if self._learn(index, value):
+            self.end()
 
     def _wake(self) -> None:
         if self._ended is not None:

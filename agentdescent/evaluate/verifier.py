@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,6 +94,7 @@ class Verifier:
         bar: float,
         *,
         curtail: bool = True,
+        along: Sequence[Task] = (),
     ) -> Verdict:
         """Compare the two on the held-out tasks.
 
@@ -104,13 +106,15 @@ class Verifier:
             candidate: What is judged.
             bar: What the probability of a gain must exceed.
             curtail: Stop early; otherwise every task is scored.
+            along: Tasks to measure the candidate on together with the last wave, while it has lost
+                none; for whoever wants their values once it is accepted.
         """
         text = self._rendered(candidate)
         trial: _Trial | None = None
         try:
             before = await self.evaluate(head, self.held_out)
             trial = _Trial(self._with_headroom(before), sorted(before), bar)
-            await self._compare(trial, text, curtail=curtail)
+            await self._compare(trial, text, along, curtail=curtail)
             verdict = trial.verdict()
             return await self._confirmed(verdict, head, candidate) if verdict.accepted else verdict
         except EvaluationFailed as failed:
@@ -159,22 +163,32 @@ class Verifier:
             return await self.cheap_eval(artifact)
         return await self.score(artifact, self.held_out)
 
-    async def _compare(self, trial: "_Trial", text: str, *, curtail: bool) -> None:
+    async def _compare(
+        self, trial: "_Trial", text: str, along: Sequence[Task], *, curtail: bool
+    ) -> None:
         """Score the candidate, wave by wave, until all is known or nothing can be won any more."""
         first = len(trial.tasks)
         if curtail and self._eval_waves == 2:
             first = sum(1.0 - value > TIE for value in trial.before)
+        ahead = Sweep(self._pool, _ignore)
 
         def learn(index: int, value: float) -> bool:
             trial.learn(index, value)
+            if trial.loses(index):
+                ahead.end()
             return curtail and trial.gate.is_lost()
 
         if curtail and trial.gate.is_lost():
             return
-        with Sweep(self._pool, learn) as sweep:
-            for wave in (trial.tasks[:first], trial.tasks[first:]):
-                sweep.ask(text, wave)
+        with ahead, Sweep(self._pool, learn) as sweep:
+            sweep.ask(text, trial.tasks[:first])
+            await sweep.finished()
+            if first < len(trial.tasks) and not trial.gate.is_lost():
+                sweep.ask(text, trial.tasks[first:])
+                ahead.ask(text, along)
                 await sweep.finished()
+                with suppress(EvaluationFailed):  # whoever wants the value is told
+                    await ahead.finished()
 
     async def _confirmed(
         self, verdict: Verdict, head: EvolvingArtifact, candidate: EvolvingArtifact
@@ -266,6 +280,10 @@ class _Trial:
         self.gate.learn(index, value)
         self._after[index] = value
 
+    def loses(self, index: int) -> bool:
+        """True if the candidate earned less on that task than the head."""
+        return self._after[index] - self.before[index] <= -TIE
+
     def verdict(self) -> Verdict:
         """What the tasks finished so far say."""
         finished = sorted(self._after)
@@ -282,6 +300,11 @@ class _Trial:
             won=tuple(self.tasks[index] for index in finished if gains[index] >= TIE),
             lost=tuple(self.tasks[index] for index in finished if gains[index] <= -TIE),
         )
+
+
+def _ignore(index: int, value: float) -> None:
+    """Learn nothing: the memo remembers."""
+    del index, value
 
 
 def _render(artifact: EvolvingArtifact) -> str:

@@ -1,5 +1,6 @@
 """Acceptance: the gate that every commit has passed, and what a refusal is called."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agentdescent.core.artifact import EvolvingArtifact
@@ -7,17 +8,19 @@ from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import TIE
 from agentdescent.core.merging import Audit, Verdict
 from agentdescent.core.outcomes import MergeOutcome
+from agentdescent.core.task import Task
 from agentdescent.merge.record import Merge
 from agentdescent.merge.replaced import judged
 from agentdescent.policy.governance import FAST_MAX
 from agentdescent.policy.stats import commit_bar
 
 
-async def gate(merge: Merge, candidate: EvolvingArtifact) -> Verdict:
+async def gate(merge: Merge, candidate: EvolvingArtifact, along: Sequence[Task] = ()) -> Verdict:
     """Compare `candidate` with the head on the held-out tasks.
 
     Within one merge a candidate is judged once: later calls repeat the first verdict. Each one
-    judged raises the bar for the next, for the best of several looks better than it is.
+    judged raises the bar for the next, for the best of several looks better than it is. `along` are
+    tasks on which `candidate` will be evaluated next if it is accepted.
     """
     known = merge.verdict_on(candidate)
     if known is not None:
@@ -25,7 +28,7 @@ async def gate(merge: Merge, candidate: EvolvingArtifact) -> Verdict:
     merge.full_gates += 1
     if merge.policies.acceptance is None:
         verdict: Verdict = await merge.verifier.gate(
-            merge.artifact, candidate, bar(merge), curtail=not merge.audited
+            merge.artifact, candidate, bar(merge), curtail=not merge.audited, along=along
         )
     else:
         verdict = await judged(merge, candidate, merge.policies.acceptance, compared(merge))

@@ -58,6 +58,11 @@ async def breakers(merge: Merge, members: Sequence[Diff]) -> list[Diff]:
     return _united(members, await together(partial(_who_broke, merge, members), broken))
 
 
+def own_tasks(merge: Merge, members: Sequence[Diff]) -> list[Task]:
+    """The tasks that `breakers` begins with."""
+    return [charge.task for charge in _promises(merge, members)]
+
+
 def _promises(merge: Merge, members: Sequence[Diff]) -> list[Charge]:
     """One for each member with a measured gain: the greatest of its cards."""
     best: dict[str, EvidenceCard] = {}

@@ -6,7 +6,7 @@ from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import TIE
 from agentdescent.core.merging import Verdict
 from agentdescent.merge.acceptance import gate
-from agentdescent.merge.blame import blame, breakers
+from agentdescent.merge.blame import blame, breakers, own_tasks
 from agentdescent.merge.record import Merge
 from agentdescent.merge.union import Union, fitting
 
@@ -49,7 +49,12 @@ class _Tournament:
         return max(self._passing, key=_merit)[0] if self._passing else last
 
     async def _gate(self, union: Union) -> Verdict:
-        return await gate(self._merge, union.artifact)
+        along = own_tasks(self._merge, union.members) if self._may_weed(union) else ()
+        return await gate(self._merge, union.artifact, along)
+
+    def _may_weed(self, union: Union) -> bool:
+        """True if members could be taken out of `union` once one more candidate has been gated."""
+        return union.fused and self._merge.full_gates + 1 < MAX_GATES
 
     async def _weed(self, union: Union) -> Union:
         """Gate `union`, then the rest of it without those to blame; the last one gated."""

@@ -60,14 +60,14 @@ class Case(Lab):
             self.rewards["head", name] = old
             self.rewards["candidate", name] = new
 
-    async def gate(self, bar=BAR, *, curtail=True, width=4, **options):
+    async def gate(self, bar=BAR, *, curtail=True, along=(), width=4, **options):
         """The verdict; afterwards `calls` holds what scoring the candidate has cost."""
         async with self.pool(width=width).open() as pool:
             await pool.values("head", self.tasks)
             self.calls.clear()
             self.ended.clear()
             return await Verifier(pool, self.tasks, **options).gate(
-                HEAD, CANDIDATE, bar, curtail=curtail
+                HEAD, CANDIDATE, bar, curtail=curtail, along=along
             )
 
     def named(self, names):
@@ -160,6 +160,41 @@ async def test_uncurtailed_gate_scores_all_at_once(looptime):
     assert (verdict.finished, verdict.lost) == (4, case.named("cd"))
     assert verdict.probability == probability_of_gain([1, 1], [0, 0])
     assert verdict.reason == "P(delta>0) = 0.12, bar 0.51, gain -0.500"
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_tasks_along_cost_no_time_of_their_own(looptime):
+    case, along = Case([0.0] * 2 + [1.0] * 2, [1.0] * 4, latency=1.0), tasks_named("yz")
+    async with case.pool().open() as pool:
+        verifier = Verifier(pool, case.tasks)
+        await pool.values("head", case.tasks)
+        case.seconds = {"y": 0.5, "z": 0.5, "c": 0.5, "d": 0.5}
+        assert (await verifier.gate(HEAD, CANDIDATE, BAR, along=along)).accepted
+        assert await verifier.evaluate(CANDIDATE, along) == [1.0, 1.0]
+    assert looptime == 2.5
+    assert sorted(case.calls) == sorted("abcd" * 2 + "yz")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("candidate", "calls"),
+    [([0.0, 0.0, 1.0, 1.0], "ab"), ([1.0, 1.0, 0.0, 1.0], "abcd"), ([1.0, 0.25, 1.0, 1.0], "abcd")],
+    ids=["useless", "loses in the second wave", "loses in the first wave"],
+)
+async def test_tasks_along_are_not_paid_for_once_it_is_in_doubt(candidate, calls):
+    case = Case([0.0, 0.5, 1.0, 1.0], candidate)
+    await case.gate(0.4, width=1, along=tasks_named("yz"))
+    assert case.calls == list(calls)
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_a_task_along_that_cannot_be_scored_leaves_the_verdict():
+    case = Case([0.0, 1.0], [1.0, 1.0])
+    case.errors["y"] = [ValueError("no")] * 9
+    verdict = await case.gate(along=tasks_named("y"))
+    assert (verdict.accepted, verdict.undecided) == (True, "")
 
 
 @pytest.mark.asyncio

@@ -5,7 +5,7 @@ import pytest
 from agentdescent.core.diff import Diff
 from agentdescent.core.task import Task
 from agentdescent.merge.blame import breakers
-from agentdescent.merge.fusion import tournament
+from agentdescent.merge.fusion import MAX_GATES, tournament
 from support.merging import make_bench
 
 OWN = [Task(f"t{i}", "a training task") for i in range(20, 26)]
@@ -46,6 +46,27 @@ async def test_members_that_still_help_on_their_own_tasks_cost_one_run_each():
     assert await breakers(merge, members) == []
     assert len(at.verifier.scored) == 3
     assert {task for _, task in at.verifier.scored} == {"t20", "t21", "t22"}
+
+
+@pytest.mark.asyncio
+async def test_a_gate_hears_which_tasks_of_the_members_come_next():
+    at = make_bench(world(a=([0, 20], []), lucky=([], []), c=([2, 22], [])))
+    merge, members = merge_of(at, a=[20], lucky=[21], c=[22])
+
+    await tournament(merge, members)
+
+    assert at.verifier.along == [["t20", "t21", "t22"], ["t20", "t22"]]
+
+
+@pytest.mark.asyncio
+async def test_the_last_gate_of_a_merge_hears_of_none():
+    at = make_bench(world(a=([0, 20], []), b=([1, 21], [])))
+    merge, members = merge_of(at, a=[20], b=[21])
+    merge.full_gates = MAX_GATES - 1
+
+    await tournament(merge, members)
+
+    assert at.verifier.along == [[]]
 
 
 @pytest.mark.asyncio

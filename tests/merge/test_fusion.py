@@ -289,10 +289,10 @@ def breaking_after(at, n_gates):
     """Let no task be scored once so many candidates have been gated."""
     judge = at.verifier.gate
 
-    async def gate_then_break(head, candidate, bar, *, curtail=True):
+    async def gate_then_break(head, candidate, bar, **options):
         if len(at.verifier.gated) == n_gates:
             at.verifier.broken = {"h0"}
-        return await judge(head, candidate, bar, curtail=curtail)
+        return await judge(head, candidate, bar, **options)
 
     at.verifier.gate = gate_then_break
 

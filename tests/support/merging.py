@@ -117,6 +117,7 @@ class Verifier:
         self.broken = set()
         self.scored = []
         self.gated = []
+        self.along = []
         self.failures = []
 
     def score(self, artifact, task):
@@ -133,8 +134,9 @@ class Verifier:
         return [self.score(artifact, task) for task in tasks]
 
     @either
-    async def gate(self, head, candidate, bar, *, curtail=True):
+    async def gate(self, head, candidate, bar, *, curtail=True, along=()):
         self.gated.append((dict(candidate.state), round(bar, 6), curtail))
+        self.along.append([task.id for task in along])
         if self.broken:
             return Verdict(False, 0.0, bar, 0.0, 0.0, 0, len(self.held_out), undecided="h0 failed")
         old = await self.evaluate(head, self.held_out)
