@@ -157,7 +157,7 @@ def spend(path, schedule, last_breath, report):
     command = [sys.executable, "-m", "support.mortal", path, schedule, last_breath, report]
     ended = subprocess.run(
         [str(part) for part in command],
-        cwd=Path(__file__).parents[1],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         check=False,
     )
