@@ -60,7 +60,7 @@ async def test_64_hostile_agents_are_gone_soon_after_their_timeout(tmp_path):
     ticks = os.sysconf("SC_CLK_TCK")
     born = {int(file.name): int(file.read_text()) / ticks for file in tmp_path.iterdir()}
     late = [ended[number] - born[number] - timeout for number in range(64)]
-    assert max(late) < 2
+    assert max(late) < 10  # 1.1 to 1.4 s on two busy cores
     assert processes_naming(mark) == []
     assert left_behind() == []
 

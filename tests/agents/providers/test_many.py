@@ -38,7 +38,7 @@ class Narrow:
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 @pytest.mark.asyncio
 async def test_all_succeed_with_few_extra_attempts_no_thread_and_one_pool():
     act, replies, usage = Narrow(), {}, Usage()
