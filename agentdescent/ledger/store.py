@@ -29,6 +29,9 @@ _CACHED = 64
 _TREES_AND_COMMIT = 6
 """About as many objects as a commit writes beside blobs."""
 
+_REMEMBERED = 500
+"""Writes after which libgit2 is made to forget what it has read, which it never does by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -62,6 +65,7 @@ class Store:
         self._disk = Disk(self._git_dir, self._objects, self._terms)
         self._cache: dict[Oid, Files] = {}
         self._searches = Searches(repository, self._git_dir, self._objects, self._disk, self._terms)
+        self._n_writes = 0
         self.n_loose: int = 0
 
     def close(self) -> None:
@@ -193,6 +197,7 @@ class Store:
         """Only pages stay: the rest replaces what was written before."""
         self._searches.write(save, dev)
         self.n_loose += len(save.pages)
+        self._note_write()
 
     def _roll_forward(self, commit: str) -> None:
         """Put `commit` on dev, if it was made for its tip and not put there."""
@@ -289,7 +294,13 @@ class Store:
             self._save(save, str(made))
         self._publish(reference(branch), view.tip, made, text)
         self._disk.moved(reference(branch))
+        self._note_write()
         return made
+
+    def _note_write(self) -> None:
+        self._n_writes += 1
+        if not self._n_writes % _REMEMBERED:
+            self._repository.free()
 
     def _write(self, view: View, edits: _Edits, text: str) -> Oid:
         listing = index.dump({**view.index, edits.artifact_id: edits.entry})
