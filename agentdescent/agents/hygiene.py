@@ -1,10 +1,9 @@
 """What a model's reply says once its packaging is off."""
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
-_THOUGHT = re.compile(r"^[ \t]*<(think|thinking)>.*?</\1>", re.DOTALL | re.MULTILINE)
-_UNFINISHED_THOUGHT = re.compile(r"^[ \t]*<(?:think|thinking)>", re.MULTILINE)
+_THOUGHT = re.compile(r"^[ \t]*<(think|thinking)>", re.MULTILINE)
 _TAIL_OF_THOUGHT = re.compile(
     r"\A(?:(?!<think).)*?</(?:think|thinking)>[ \t]*$", re.DOTALL | re.MULTILINE
 )
@@ -23,10 +22,23 @@ def visible(reply: str) -> str:
     A think block counts where it begins a line, so that a sentence may speak of such tags. "" when
     nothing is left, or when thinking never came to an end.
     """
-    text = _TAIL_OF_THOUGHT.sub("", _THOUGHT.sub("", reply))
-    if _UNFINISHED_THOUGHT.search(text):
+    text = _TAIL_OF_THOUGHT.sub("", "".join(_said(reply)))
+    if _THOUGHT.search(text):
         return ""
     return _unfenced(text.strip()).strip()
+
+
+def _said(reply: str) -> Iterator[str]:
+    """The parts of `reply` around finished thoughts."""
+    at = 0
+    while (begin := _THOUGHT.search(reply, at)) is not None:
+        mark = f"</{begin[1]}>"
+        end = reply.find(mark, begin.end())
+        if end < 0:
+            break
+        yield reply[at : begin.start()]
+        at = end + len(mark)
+    yield reply[at:]
 
 
 def bare(reply: str, keys: Container[str] = ()) -> str:

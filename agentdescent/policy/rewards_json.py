@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NoReturn, cast
@@ -11,21 +12,27 @@ from agentdescent.policy.rewards_gold import at_path
 from agentdescent.policy.rewards_numbers import ROUNDING
 from agentdescent.policy.rewards_text import normalised
 
+_BEGIN = re.compile(r'\{(?=\s*["}])')
+_MOST_BROKEN = 1000
+
 Found = tuple[Any]
 """One value, in a tuple, because a value may be false."""
 
 
 def objects_in(text: str) -> Iterator[dict[str, Any]]:
-    """Every JSON object that stands in `text` outside of another, in their order."""
-    start = text.find("{")
-    while start >= 0:
+    """Every JSON object that stands in `text` outside of another, in their order.
+
+    After a thousand that are broken no more are looked for: a model has lost its way.
+    """
+    end, broken = 0, 0
+    while broken < _MOST_BROKEN and (begin := _BEGIN.search(text, end)) is not None:
         try:
-            value, end = _DECODER.raw_decode(text, start)
+            value, end = _DECODER.raw_decode(text, begin.start())
         except (ValueError, RecursionError):
-            end = start + 1
+            end = begin.end()
+            broken += 1
         else:
             yield value
-        start = text.find("{", end)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -154,3 +154,9 @@ def test_labels_and_quotes_within_the_proposal_stay(reply):
 def test_a_label_that_is_a_key_stays():
     assert bare("Rule: be brief", ["rule"]) == "Rule: be brief"
     assert bare("**Rule:** be brief", ["rule"]) == "**Rule:** be brief"
+
+
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("loop", ["<think>\n", "\n<thinking>", "\n<think></think>", "</think>"])
+def test_a_model_that_repeats_a_tag_for_ever_is_read_in_no_time(loop):
+    assert visible(100_000 * loop) == ""

@@ -109,6 +109,12 @@ def test_json_stands_anywhere_in_a_text(value):
     assert list(objects_in(f"so }} {json.dumps(value)} it is")) == [value]
 
 
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("loop", ["{", '{"a":', "\\boxed{"])
+def test_a_model_that_repeats_a_brace_for_ever_is_read_in_no_time(loop):
+    assert list(objects_in('{"a": 1}' + 100_000 * loop)) == [{"a": 1}]
+
+
 @pytest.mark.parametrize(
     ("scorer", "gold", "output", "reward"),
     [
