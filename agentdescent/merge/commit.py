@@ -16,7 +16,7 @@ from agentdescent.core.outcomes import MergeOutcome
 from agentdescent.core.store import CommitNote
 from agentdescent.errors import CASConflict
 from agentdescent.merge.candidates import signature
-from agentdescent.merge.joining import moved
+from agentdescent.merge.joining import moved, overruns
 from agentdescent.merge.record import Merge
 
 NAMED = 4
@@ -40,7 +40,7 @@ class Committer:
 
         Returns:
             The new version, or None if other writers were first at every attempt, or what they
-            made of the head already has the change or has no room for it.
+            made of the head already has the change, has no room for it, or would be undone by it.
 
         Raises:
             LedgerError: If the ledger fails.
@@ -54,7 +54,7 @@ class Committer:
             else:
                 merge.committed = diff
                 return version
-            if fresh is None:
+            if fresh is None or overruns(diff, merge.artifact.state, fresh):
                 break
             head, candidate = fresh, fresh.apply(moved(diff, merge.artifact.state, fresh))
             if candidate.state == head.state or head.violation(candidate.state):

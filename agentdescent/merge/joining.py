@@ -3,7 +3,8 @@
 A strategy whose values can be joined offers ``merge_values(key, base, ours, theirs)``: the value
 with both changes to `base`, or None if they overlap. It may take any number of values, which is
 exact; else more than two are joined one after another. Without it, two values contradict each
-other.
+other. It may also offer ``rebase_value(key, base, head, value)``: `value`, which was made of
+`base`, with those changes of `head` that do not overlap its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,15 +64,29 @@ def fused(head: EvolvingArtifact, members: Sequence[Diff]) -> Diff:
 def moved(diff: Diff, base: Mapping[str, Any], head: EvolvingArtifact) -> Diff:
     """`diff`, an edit of `base`, as an edit of `head` that keeps what changed in between.
 
-    Where both changed a key and cannot be joined, or `base` does not say what it held, the value of
-    `diff` stays.
+    Where both changed a key and cannot be joined, it keeps as much as the strategy can tell apart.
+    Where that is nothing, or `base` does not say what it held, the value of `diff` stays.
     """
     ops = dict(diff.ops)
     for key in ops.keys() & base.keys():
         if base[key] != head.state.get(key):
-            value = joined(head, key, base[key], head.state.get(key), ops[key])
+            value = _rebased(head, key, base[key], ops[key])
             ops[key] = ops[key] if value is None else value
     return diff if ops == diff.ops else replace(diff, ops=ops, parts=(diff,))
+
+
+def overruns(diff: Diff, base: Mapping[str, Any], head: EvolvingArtifact) -> bool:
+    """True if `diff`, an edit of `base`, would undo what `head` has changed of its keys since.
+
+    Never where values cannot be rebased: there any change of a key undoes the one before.
+    """
+    if getattr(head.strategy, "rebase_value", None) is None:
+        return False
+    for key, value in diff.ops.items():
+        before, now = base.get(key), head.state.get(key)
+        if now not in (before, value) and joined(head, key, before, now, value) is None:
+            return True
+    return False
 
 
 def caught_up(
@@ -83,6 +98,15 @@ def caught_up(
     return replace(card.rebased_onto(version), diff=diff, base_values=values)
 
 
+def _rebased(head: EvolvingArtifact, key: str, base: Any, value: Any) -> str | None:
+    now = head.state.get(key)
+    whole = joined(head, key, base, now, value)
+    rebase = getattr(head.strategy, "rebase_value", None)
+    if whole is not None or rebase is None or None in (base, now, value):
+        return whole
+    return _text(key, rebase(key, base, now, value), "rebase_value")
+
+
 def _one_by_one(join: Callable[..., Any], key: str, base: Any, values: Sequence[Any]) -> str | None:
     merged: Any = values[0]
     for value in values[1:]:
@@ -92,10 +116,10 @@ def _one_by_one(join: Callable[..., Any], key: str, base: Any, values: Sequence[
     return merged
 
 
-def _text(key: str, value: Any) -> str | None:
+def _text(key: str, value: Any, method: str = "merge_values") -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise PluginError(
-        f"strategy.merge_values must return text or None, got {type(value).__name__} "
+        f"strategy.{method} must return text or None, got {type(value).__name__} "
         f"{value!r:.80} for key {key!r}; mend the strategy, a retry would not help"
     )

@@ -10,7 +10,7 @@ from agentdescent.policy.filetree_edits import EDIT_PROTOCOL, Edit, parse_edits
 from agentdescent.policy.filetree_paths import Places, is_protected, match_any, safe_relpath
 from agentdescent.policy.filetree_sections import merge_sections, section_text, with_section
 from agentdescent.policy.filetree_text import Tree, canonical, check_paths
-from agentdescent.policy.line_merge import merge_lines
+from agentdescent.policy.line_merge import lay_over, merge_lines
 from agentdescent.policy.strategies_text import diff_of
 
 MARKDOWN = (".md", ".mdx", ".markdown")
@@ -186,6 +186,14 @@ class FileTree:
         if merged is None and key.lower().endswith(MARKDOWN):
             merged = merge_sections(base, *values)
         return merged if merged is not None and _size(merged) <= self.max_file_bytes else None
+
+    def rebase_value(self, key: str, base: str, head: str, value: str, /) -> str | None:  # noqa: ARG002 - a strategy's face
+        """`value`, made of `base`, with what `head` has changed in other lines; None if too large.
+
+        For the edits that `merge_values` cannot join with the newest file.
+        """
+        rebased = lay_over(base, head, value)
+        return rebased if _size(rebased) <= self.max_file_bytes else None
 
 
 class _Pending:

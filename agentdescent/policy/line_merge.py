@@ -40,6 +40,16 @@ def merge_lines(base: str, *sides: str) -> str | None:
     return "".join(_applied(lines_of(base), ordered))
 
 
+def lay_over(base: str, under: str, over: str) -> str:
+    """`over` with the changes that `under` makes to other lines of `base`; never fails."""
+    ours = _changes(base, over)
+    theirs = [
+        hunk for hunk in _changes(base, under) if not any(hunk.overlaps(mine) for mine in ours)
+    ]
+    ordered = sorted([*ours, *theirs], key=lambda hunk: (hunk.start, hunk.end))
+    return "".join(_applied(lines_of(base), ordered))
+
+
 @lru_cache(maxsize=256)
 def _changes(base: str, text: str) -> tuple[Hunk, ...]:
     """As `hunks`; a merge of many compares each with all others."""

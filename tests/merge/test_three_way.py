@@ -12,7 +12,7 @@ from agentdescent.merge.conflict import resolve_conflicts
 from agentdescent.merge.fusion import tournament
 from agentdescent.merge.joining import clash, fused, joined, moved, united
 from agentdescent.merge.staleness import StalenessFilter
-from agentdescent.policy.line_merge import merge_lines
+from agentdescent.policy.line_merge import lay_over, merge_lines
 from agentdescent.policy.staleness import get_policy
 from support.merging import SKILL, Plain, lines_of, make_bench
 
@@ -25,6 +25,13 @@ class Lines(Plain):
 
     def merge_values(self, key, base, ours, theirs):
         return None if base is None else merge_lines(base, ours, theirs)
+
+
+class Layers(Lines):
+    """Values that can be laid over others as well."""
+
+    def rebase_value(self, key, base, head, value):
+        return lay_over(base, head, value)
 
 
 class ManyLines(Plain):
@@ -43,9 +50,9 @@ def solves(state, task):
     return len(said) > task and said[task] == "good" and f"bad{task}" not in said
 
 
-def make(reward=solves, base=BASE, **options):
+def make(reward=solves, base=BASE, strategy=Lines, **options):
     at = make_bench(reward, state={KEY: base}.items(), **options)
-    at.ledger.artifacts[SKILL] = replace(at.head, strategy=Lines())
+    at.ledger.artifacts[SKILL] = replace(at.head, strategy=strategy())
     at.ledger.visible = dict(at.ledger.artifacts)
     return at
 
@@ -130,6 +137,32 @@ class TestJoining:
         edit = diff("a", l5="y")
 
         assert moved(edit, base, at.head) is edit
+
+    def test_one_that_overlaps_keeps_the_other_lines_of_the_head(self):
+        at = make(base=text(l1="x", l5="x"), strategy=Layers)
+        edit = diff("a", l5="y")
+
+        there = moved(edit, {KEY: BASE}, at.head)
+
+        assert there.ops == {KEY: text(l1="x", l5="y")}
+        assert moved(edit, {KEY: text(l1="x", l5="x")}, at.head) is edit
+
+    @pytest.mark.parametrize(("old", "new"), [(None, "x"), (BASE, None)])
+    def test_a_file_that_was_not_there_or_goes_stays_as_it_is(self, old, new):
+        at = make(base=text(l5="x"), strategy=Layers)
+        edit = Diff("a", SKILL, {KEY: new})
+
+        assert moved(edit, {KEY: old}, at.head) is edit
+
+    def test_a_strategy_that_rebases_to_anything_but_text_is_a_fault(self):
+        class Broken(Lines):
+            def rebase_value(self, key, base, head, value):
+                return 3
+
+        at = make(base=text(l5="x"), strategy=Broken)
+
+        with pytest.raises(PluginError, match=r"rebase_value must return text or None, got int"):
+            moved(diff("a", l5="y"), {KEY: BASE}, at.head)
 
     def test_an_edit_of_the_head_itself_is_not_moved(self):
         edit = diff("a", l5="y")
@@ -299,6 +332,39 @@ class TestRebase:
 
         assert (report.category, report.committed_version) == ("committed", 3)
         assert at.head.state == {KEY: text(l1="theirs", l5="good")}
+
+    @pytest.mark.parametrize(
+        "theirs", [{KEY: text(l5="theirs", l7="too")}, {KEY: None}], ids=["changed", "deleted"]
+    )
+    @pytest.mark.asyncio
+    async def test_what_another_writer_has_done_is_not_undone_unmeasured(self, theirs):
+        at = make(strategy=Layers)
+        at.ledger.rivals = [
+            lambda ledger: ledger.put(ledger.artifacts[SKILL].apply(Diff("rival", SKILL, theirs)))
+        ]
+        aggregator = at.aggregator(cas_backoff=0.0)
+
+        report = await at.run(aggregator, card(at, l5="good"))
+
+        assert report.category == "cas-conflict"
+        assert at.head.state.get(KEY) == theirs[KEY]
+        assert at.waiting(aggregator) == [({KEY: text(l5="good")}, 0)]
+
+    @pytest.mark.asyncio
+    async def test_then_it_is_judged_with_the_lines_that_are_not_its_own(self):
+        at = make(strategy=Layers)
+        at.ledger.rivals = [
+            lambda ledger: ledger.put(
+                ledger.artifacts[SKILL].apply(Diff("r", SKILL, {KEY: text(l5="bad", l7="good")}))
+            )
+        ]
+        aggregator = at.aggregator(cas_backoff=0.0)
+        await at.run(aggregator, card(at, l5="good", tasks=at.verifier.held_out[5:6]))
+
+        report = await at.run(aggregator)
+
+        assert report.category == "committed"
+        assert at.head.state == {KEY: text(l5="good", l7="good")}
 
 
 class TestConstraints:

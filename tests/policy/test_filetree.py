@@ -381,3 +381,11 @@ def test_whatever_is_proposed_the_tree_stays_one(proposed):
     check_paths(after)
     assert strategy.violation(state, after) is None
     assert len(change.refused) + len(change.problems) <= max(1, len(proposed))
+
+
+def test_an_edit_that_overlaps_a_newer_file_keeps_its_other_lines():
+    tree = FileTree(max_file_bytes=20)
+    base, head = "one\ntwo\nthree\n", "1\ntwo\n3\n"
+
+    assert tree.rebase_value("a.md", base, head, "one\ntwo\nIII\n") == "1\ntwo\nIII\n"
+    assert tree.rebase_value("a.md", base, "o" * 12 + "\ntwo\n3\n", "one\ntwo\nthree!\n") is None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentdescent.policy.line_merge import Hunk, hunks, lines_of, merge_lines
+from agentdescent.policy.line_merge import Hunk, hunks, lay_over, lines_of, merge_lines
 
 BASE = "one\ntwo\nthree\nfour\nfive\n"
 
@@ -69,6 +69,30 @@ def test_many_are_joined_if_every_two_are_in_any_order(base, sides, random):
 
     assert (merged is not None) == every_two
     assert merge_lines(base, *sides) == merged
+
+
+@pytest.mark.parametrize(
+    ("under", "over", "both"),
+    [
+        (edited(one="1\n", five="5\n"), edited(five="V\n"), edited(one="1\n", five="V\n")),
+        (edited(one="1\n"), edited(five=""), edited(one="1\n", five="")),
+        (f"{BASE}six\n", f"{BASE}seis\n", f"{BASE}seis\n"),
+        (f"zero\n{BASE}six\n", f"{BASE}seis\n", f"zero\n{BASE}seis\n"),
+        (edited(two="2\n"), edited(two="2\n"), edited(two="2\n")),
+    ],
+    ids=["replaced", "deleted", "inserted", "elsewhere", "the same"],
+)
+def test_what_overlaps_is_as_in_the_upper_one(under, over, both):
+    assert lay_over(BASE, under, over) == both
+
+
+@given(texts, texts, texts)
+def test_what_can_be_joined_is_laid_over_the_same_way(base, under, over):
+    laid, merged = lay_over(base, under, over), merge_lines(base, under, over)
+
+    assert merged in (None, laid)
+    assert lay_over(base, base, over) == over == lay_over(base, over, over)
+    assert lay_over(base, under, base) == under
 
 
 @given(texts, texts)
