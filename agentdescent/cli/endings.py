@@ -1,5 +1,6 @@
 """How a command ends: its exit status, its signals, and one clear line for what went wrong."""
 
+import json
 import os
 import re
 import signal
@@ -130,8 +131,9 @@ def complain(message: str, kind: str = "error") -> None:
 
 def scrubbed(text: str) -> str:
     """`text` without what the environment holds as keys, and without names in addresses."""
-    for name, value in _secrets():
-        text = text.replace(value, f"[{name}]")
+    for name, value in sorted(_secrets(), key=lambda secret: -len(secret[1])):
+        for form in (value, json.dumps(value)[1:-1]):
+            text = text.replace(form, f"[{name}]")
     return _IN_ADDRESS.sub("", text)
 
 

@@ -160,6 +160,16 @@ def test_json_lines_hold_no_secret(monkeypatch):
     assert '"error": "denied: [SOME_API_KEY]"' in out.getvalue()
 
 
+def test_json_lines_hold_no_rest_of_a_secret_either(monkeypatch):
+    monkeypatch.setenv("A_TOKEN", "hush-hush")
+    monkeypatch.setenv("B_TOKEN", 'hush-hush-"quietly"')
+    out = io.StringIO()
+
+    JsonLines(out)(WorkerBackedOff(2.0, 1, 0.5, 'denied: hush-hush-"quietly"'))
+
+    assert '"error": "denied: [B_TOKEN]"' in out.getvalue()
+
+
 def on_a_terminal(*arguments, **environment):
     """What a command writes to a terminal of 80 columns."""
     ours, theirs = pty.openpty()
