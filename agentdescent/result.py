@@ -203,12 +203,17 @@ class EvolutionResult:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result as UTF-8 JSON, replacing `path` atomically.
 
+        Where that is a link, its target is replaced; a device or a pipe is written to.
+
         Raises:
             ValueError: Naming a value that JSON does not know, such as NaN; nothing is written.
             OSError: If the file cannot be written; what was there before is then untouched.
         """
-        target = Path(path)
         text = _strict(self.record())
+        if Path(path).exists() and not Path(path).is_file():
+            Path(path).write_text(text, encoding="utf-8", errors="surrogatepass")
+            return
+        target = Path(path).resolve()
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             with temporary.open("x", encoding="utf-8", errors="surrogatepass") as file:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -216,6 +217,29 @@ def test_a_save_replaces_the_file_as_a_whole(tmp_path):
 
     assert EvolutionResult.load(path).rendered == "short"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_save_through_a_link_leaves_the_link(tmp_path):
+    link, path = tmp_path / "newest", tmp_path / "1.json"
+    path.touch()
+    link.symlink_to(path)
+
+    a_result().save(link)
+
+    assert link.readlink() == path
+    assert EvolutionResult.load(path) == a_result()
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    a_result(rendered="here").save(pipe)
+
+    assert pipe.is_fifo()
+    assert b"here" in os.read(reader, 65536)
+    os.close(reader)
 
 
 def test_a_file_without_cost_fields_loads_with_their_defaults(tmp_path):
