@@ -14,11 +14,12 @@ _ROUNDS = 8
 def end_strays(path: Path) -> None:
     """Kill the processes whose environment names a place in `path`; elsewhere than on Linux, none.
 
-    A process that has put on another environment is not found.
+    A process that has put on another environment is not found. One that is becoming another program
+    has none for a moment, and is known by its working directory.
     """
     mark = os.fsencode(path) + b"/"
     for _ in range(_ROUNDS):
-        found = [pid for pid in _processes() if mark in _environment(pid)]
+        found = [pid for pid in _processes() if _runs_for(mark, pid)]
         for pid in found:
             _kill(pid, mark)
         if not found:
@@ -32,12 +33,19 @@ def _processes() -> Iterator[int]:
         yield from (pid for pid in pids if pid != own)
 
 
-def _environment(pid: int) -> bytes:
+def _runs_for(mark: bytes, pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/environ", "rb") as environment:  # noqa: PTH123 - fast
-            return environment.read()
+        environment = read_bytes(f"/proc/{pid}/environ")
+        place = environment or os.fsencode(os.readlink(f"/proc/{pid}/cwd")) + b"/"  # noqa: PTH115 - fast
     except OSError:  # it has ended, or is not ours
-        return b""
+        return False
+    return mark in place
+
+
+def read_bytes(path: str) -> bytes:
+    """All of a file."""
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - fast
+        return file.read()
 
 
 def _kill(pid: int, mark: bytes) -> None:
@@ -45,7 +53,7 @@ def _kill(pid: int, mark: bytes) -> None:
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:
-            if mark in _environment(pid):
+            if _runs_for(mark, pid):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
         finally:
             os.close(handle)

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentdescent.runners import Plain, sweep
+from agentdescent.runners import Plain, strays, sweep
 from agentdescent.runners.removal import remove
 from agentdescent.runners.workspaces import Workspaces
 from support.runners import left_behind
@@ -203,6 +203,54 @@ def environment(pid):
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
+
+
+class TestStrays:
+    """What runs for a workspace is known by its environment."""
+
+    @pytest.fixture
+    def stray(self, tmp_path):
+        home = f"{tmp_path}/home"
+        with subprocess.Popen(["sleep", "60"], cwd=tmp_path, env={"HOME": home}) as process:
+            yield process
+            process.kill()
+
+    def test_what_runs_for_one_is_killed(self, tmp_path, stray):
+        strays.end_strays(tmp_path)
+
+        assert stray.wait() == -signal.SIGKILL
+
+    def test_what_is_becoming_another_program_is_killed_as_well(self, tmp_path, stray, monkeypatch):
+        """For a moment such a program has no environment."""
+        read, place = strays.read_bytes, f"/proc/{stray.pid}/environ"
+        monkeypatch.setattr(strays, "read_bytes", lambda path: b"" if path == place else read(path))
+
+        strays.end_strays(tmp_path)
+
+        assert stray.wait() == -signal.SIGKILL
+
+    def test_what_has_no_environment_at_all_lives(self, tmp_path):
+        with subprocess.Popen(["/bin/sleep", "60"], env={}) as process:
+            strays.end_strays(tmp_path)
+
+            assert process.poll() is None
+            process.kill()
+
+    def test_who_only_looks_around_in_one_lives(self, tmp_path):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        looker = ["/bin/sh", "-c", "echo here; read answer"]
+        with subprocess.Popen(looker, cwd=tmp_path, env={"HOME": "/"}, **pipes) as process:
+            assert process.stdout.readline() == b"here\n"
+            strays.end_strays(tmp_path)
+            process.stdin.write(b"\n")
+
+        assert process.returncode == 0
+
+    def test_what_has_ended_is_passed_over(self, tmp_path):
+        with subprocess.Popen(["true"], env={"HOME": f"{tmp_path}/home"}) as process:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+            strays.end_strays(tmp_path)
 
 
 class TestRemoval:
