@@ -1,12 +1,12 @@
 """Calls of models: the run that they belong to, admits them and pays for them."""
 
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -310,21 +310,27 @@ def calls_of(run: RunCalls) -> Generator[None]:
         _run.reset(token)
 
 
-@contextmanager
-def working_as(role: Role) -> Generator[None]:
+class _Within(Generic[T]):
+    """A block in which a variable has a value; every call of user code enters one."""
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T], value: T) -> None:
+        self._variable = variable
+        self._value = value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *_: object) -> None:
+        self._variable.reset(self._token)
+
+
+def working_as(role: Role) -> AbstractContextManager[None]:
     """Within the block, models are asked for `role`."""
-    token = _role.set(role)
-    try:
-        yield
-    finally:
-        _role.reset(token)
+    return _Within(_role, role)
 
 
-@contextmanager
-def working_at(stage: Stage) -> Generator[None]:
+def working_at(stage: Stage) -> AbstractContextManager[None]:
     """Within the block, requests wait in the queue of `stage`."""
-    token = _stage.set(stage)
-    try:
-        yield
-    finally:
-        _stage.reset(token)
+    return _Within(_stage, stage)

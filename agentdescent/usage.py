@@ -96,10 +96,11 @@ class Usage:
 
         The `Counted` blocks of this account around it count no call of their own.
         """
-        tokens = Tokens(prompt_tokens, completion_tokens)
+        has_tokens = bool(prompt_tokens or completion_tokens)
+        tokens = Tokens(prompt_tokens, completion_tokens) if has_tokens else None
         with _recording:
             for account in self._accounts(role):
-                _add(account, tokens if tokens.total else None, seconds, failed=failed)
+                _add(account, tokens, seconds, failed=failed)
                 if seconds and not failed:
                     account.latency.add(seconds)
         _counted_within(self)

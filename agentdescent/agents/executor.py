@@ -51,15 +51,16 @@ class Executor:
             role: What models are asked for inside it.
         """
         if is_async(function):
-            call = _as(role, self._on_the_loop(function))
+            call = self._on_the_loop(function)
         elif has_turns(function):
-            call = _as(role, self._turn_by_turn(function))
+            call = self._turn_by_turn(function)
         elif getattr(function, "is_pure", False) is True:
             call = self._at_once(function)
+            return self._counted(call, role) if counts else call
         else:
-            call = _as(role, self._in_a_thread(function))
-            return self._unless_cancelled(self._counted(call, role)) if counts else call
-        return self._counted(call, role) if counts else call
+            call = self._in_a_thread(function)
+            return self._unless_cancelled(self._counted(call, role)) if counts else _as(role, call)
+        return self._counted(call, role) if counts else _as(role, call)
 
     def course(self, function: Callable[..., Any], *, role: Role) -> CourseDoor:
         """A door to a function that exposes its turns, for rollouts that may be cut.
@@ -80,7 +81,7 @@ class Executor:
 
         async def call(*args: Any, leash: Leash | None = None) -> Any:
             spend.reserve(Unit.CALL)
-            with Counted(usage, role):
+            with Counted(usage, role), working_as(role):
                 return await door(*args, leash=leash)
 
         return call

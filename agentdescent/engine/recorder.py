@@ -136,7 +136,9 @@ class Recorder:
 
 
 def _tally(window: Window, reports: Sequence[MergeReport]) -> dict[str, int]:
-    reasons = window.reasons + Counter(report.category or "unknown" for report in reports)
+    reasons = window.reasons.copy()
+    for report in reports:
+        reasons[report.category or "unknown"] += 1
     return dict(sorted(reasons.items()))
 
 
