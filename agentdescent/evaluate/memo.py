@@ -11,7 +11,7 @@ from agentdescent.core.task import Task
 from agentdescent.evaluate.identity import EvaluationIdentity, identity_of, task_key
 
 CAPACITY = 200_000
-"""Measurements kept by default, about 50 MB."""
+"""Measurements kept by default, about 20 MB."""
 
 
 Key = tuple[bytes, bytes, int]
@@ -21,42 +21,68 @@ Key = tuple[bytes, bytes, int]
 class Page:
     """What is known of one artifact, told apart by its rendered text.
 
+    Most tasks are measured once, so their first measurements are kept apart: as bare numbers, they
+    take half the memory.
+
     Attributes:
         digest: SHA-256 of the text.
-        draws: Per task digest the measurements by repeat; None where one is missing.
+        first: The measurement of repeat 0 per task digest.
+        later: Per task digest the measurements of the repeats after it; None where one is missing.
         parts: Per task digest what measurements are made of, where the scorer said so.
     """
 
-    __slots__ = ("digest", "draws", "parts")
+    __slots__ = ("digest", "first", "later", "parts")
 
     def __init__(self, digest: bytes) -> None:
         self.digest: bytes = digest
-        self.draws: dict[bytes, list[float | None]] = {}
+        self.first: dict[bytes, float] = {}
+        self.later: dict[bytes, list[float | None]] = {}
         self.parts: dict[bytes, list[Mapping[str, float]]] = {}
+
+    def count(self) -> int:
+        """How many measurements there are."""
+        later = sum(draw is not None for draws in self.later.values() for draw in draws)
+        return len(self.first) + later
 
     def value(self, task: bytes, repeats: int) -> float | None:
         """The mean of all measurements; None unless the first `repeats` are there."""
-        draws = self.draws.get(task)
-        if draws is None:
-            return None
-        if len(draws) == 1 == repeats:
-            return draws[0]
+        first = self.first.get(task)
+        if first is None or (task not in self.later and repeats == 1):
+            return first
+        draws = self._draws(task)
         if len(draws) < repeats or None in draws[:repeats]:
             return None
         return mean([draw for draw in draws if draw is not None])
 
     def drawn(self, task: bytes, repeats: int) -> dict[int, float]:
         """Those of the first `repeats` measurements that are there."""
-        draws = self.draws.get(task, ())[:repeats]
+        draws = self._draws(task)[:repeats]
         return {repeat: draw for repeat, draw in enumerate(draws) if draw is not None}
 
     def reserve(self, task: bytes, repeats: int, count: int) -> range:
         """`count` repeats after the first `repeats` that nobody has drawn and nobody else will."""
-        draws = self.draws.setdefault(task, [])
-        draws.extend([None] * (repeats - len(draws)))
-        first = len(draws)
-        draws.extend([None] * count)
+        first = max(repeats, len(self._draws(task)))
+        self._make_room(task, first + count)
         return range(first, first + count)
+
+    def store(self, task: bytes, repeat: int, value: float) -> bool:
+        """Keep one measurement; False if it replaces another."""
+        if repeat == 0:
+            is_new = task not in self.first
+            self.first[task] = value
+            return is_new
+        later = self._make_room(task, repeat + 1)
+        is_new = later[repeat - 1] is None
+        later[repeat - 1] = value
+        return is_new
+
+    def _draws(self, task: bytes) -> list[float | None]:
+        return [self.first.get(task), *self.later.get(task, ())]
+
+    def _make_room(self, task: bytes, repeats: int) -> list[float | None]:
+        later = self.later.setdefault(task, [])
+        later.extend([None] * (repeats - 1 - len(later)))
+        return later
 
 
 class Memo:
@@ -122,10 +148,7 @@ class Memo:
 
     def store(self, digest: bytes, task: bytes, repeat: int, value: float) -> None:
         """Keep one measurement of the artifact whose page has `digest`."""
-        draws = self._opened(digest).draws.setdefault(task, [])
-        draws.extend([None] * (repeat + 1 - len(draws)))
-        self._size += draws[repeat] is None
-        draws[repeat] = value
+        self._size += self._opened(digest).store(task, repeat, value)
         self._evict()
         if self._on_store is not None and task not in self._passing:
             self._on_store((digest.hex(), task.hex(), repeat, value))
@@ -166,8 +189,7 @@ class Memo:
             oldest = next(digest for digest in self._pages if digest != self._pinned)
             if oldest == next(reversed(self._pages)):
                 return
-            gone = self._pages.pop(oldest).draws.values()
-            self._size -= sum(draw is not None for draws in gone for draw in draws)
+            self._size -= self._pages.pop(oldest).count()
 
 
 def _means(draws: Sequence[Mapping[str, float]]) -> dict[str, float]:
