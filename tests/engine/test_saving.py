@@ -184,6 +184,31 @@ async def test_a_merge_that_had_committed_finds_its_commit_made(path):
     assert [info.reasons for info in result.history] == [info.reasons for info in whole.history]
 
 
+class Offline(Quick):
+    """An agent that gives no answer for as long as it is told."""
+
+    def __init__(self, *, down):
+        super().__init__()
+        self._down = down
+
+    async def run(self, rendered, task):
+        if self._down:
+            raise ConnectionError("no answer")
+        return await super().run(rendered, task)
+
+
+async def test_a_run_that_its_backend_ended_goes_on(path):
+    options = {**ROUNDS, "repo_path": path, "evaluation_key": "v1", "max_worker_errors": 1}
+    with pytest.warns(RuntimeWarning, match="the run stopped early"):
+        first = await async_evolve(**Offline(down=True).parts, **options)
+
+    second = await async_evolve(**Offline(down=False).parts, **options, resume="continue")
+
+    assert first.stop_reason == "error"
+    assert second.resumed_from.whole
+    assert (second.stop_reason, second.final_reward) == ("rounds", 1.0)
+
+
 async def test_other_rewards_leave_measurements_behind_with_a_warning(path):
     await async_evolve(**Quick().parts, **ROUNDS, repo_path=path, evaluation_key="v1")
     with pytest.warns(RuntimeWarning, match="run, reward or evaluation_key is another"):
