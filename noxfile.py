@@ -29,6 +29,7 @@ nox.options.sessions = [
     "examples",
     "build",
     "order",
+    "faults",
     f"tests-{DEFAULT_PYTHON}",
     "coverage",
 ]
