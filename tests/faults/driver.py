@@ -112,7 +112,7 @@ class Driver:
         return path, 3
 
     def every_step(self):
-        """kill -9, and a full disk, at every step: once, or the first, a middle and the last time."""
+        """kill -9, and a full disk, at every step: once, or first, in the middle and last."""
         counts = dict.fromkeys(
             ("steps", "kills", "kills survived", "full disks", "full disks survived"), 0
         )
