@@ -73,7 +73,7 @@ def _entered(above: int | None, name: str) -> Generator[int]:
 def _unlock(above: int | None, name: str) -> None:
     """Let us read and write a directory, if it is ours; else it is empty, or cannot be removed."""
     with suppress(OSError):
-        if os.chmod in os.supports_follow_symlinks:
+        if os.chmod in os.supports_follow_symlinks:  # pragma: no cover - not on Linux
             os.chmod(name, 0o700, dir_fd=above, follow_symlinks=False)
             return
         here = os.open(name, _FOLDER | os.O_PATH, dir_fd=above)  # needs no permission to read

@@ -319,9 +319,10 @@ class TestRebase:
             {KEY: text(l5="worse")},
         ]
 
+    @pytest.mark.parametrize("strategy", [Lines, Layers])
     @pytest.mark.asyncio
-    async def test_when_another_writer_is_first_both_changes_are_committed(self):
-        at = make()
+    async def test_when_another_writer_is_first_both_changes_are_committed(self, strategy):
+        at = make(strategy=strategy)
         at.ledger.rivals = [
             lambda ledger: ledger.put(
                 ledger.artifacts[SKILL].apply(Diff("rival", SKILL, {KEY: text(l1="theirs")}))

@@ -159,6 +159,7 @@ class TestLimits:
         assert reason in alone.reason
         assert (beside.ops, beside.notes) == ({"refs/a.md": "b"}, (alone.reason,))
 
+    @pytest.mark.timeout(60)
     def test_a_hundred_thousand_tiny_files_are_refused(self):
         edits = ",".join(f'{{"path":"{i}","content":"x"}}' for i in range(100_000))
 
