@@ -13,6 +13,7 @@ from agentdescent.cli.display import Output
 from agentdescent.cli.endings import UsageError, answerable, printable
 from agentdescent.cli.lines import JsonLines, plain
 from agentdescent.cli.options import EPILOG, Debug, Json
+from agentdescent.cli.settings import RunDirectory
 from agentdescent.core.diff import State
 from agentdescent.ledger import Changes, Ledger, Version
 from agentdescent.ledger.codec import canonical_json
@@ -31,8 +32,20 @@ def _number(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is no version: say 3, or v3") from None
 
 
+def _ledger_of(path: Path) -> Path:
+    """The ledger in the directory of a run, or `path`, if it is a ledger itself."""
+    inside = RunDirectory(path).ledger
+    return inside if inside.is_dir() and not (path / ".git").exists() else path
+
+
 Repo = Annotated[
-    Path, typer.Argument(metavar="REPO", help="The directory of the ledger.", show_default=False)
+    Path,
+    typer.Argument(
+        callback=_ledger_of,
+        metavar="DIR",
+        help="What --out or repo_path= was.",
+        show_default=False,
+    ),
 ]
 VersionNumber = Annotated[
     int, typer.Argument(parser=_number, metavar="VERSION", help="E.g. 3 or v3.")

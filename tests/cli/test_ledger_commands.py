@@ -67,6 +67,14 @@ def records(done):
 
 
 class TestLog:
+    def test_the_directory_of_a_run_is_as_good_as_its_ledger(self, agentdescent, repo, tmp_path):
+        (tmp_path / "run").mkdir()
+        repo.rename(tmp_path / "run" / "ledger")
+
+        lines = agentdescent("log", tmp_path / "run").stdout.splitlines()
+
+        assert [line.split()[0] for line in lines] == ["v2", "v1"]
+
     def test_a_line_a_version_the_newest_first(self, agentdescent, repo):
         done = agentdescent("log", repo)
         versions = Ledger(repo).history("skill")
