@@ -130,10 +130,10 @@ class Usage:
 
     def summary(self) -> str:
         """One line for people."""
-        line = (
-            f"{self.calls:,} calls, {self.prompt_tokens:,} prompt + {self.completion_tokens:,} "
-            f"completion tokens, {self.seconds:.1f}s in the model"
-        )
+        tokens = f"{self.prompt_tokens:,} prompt + {self.completion_tokens:,} completion tokens"
+        if not (self.total_tokens or self.call_tokens.count):
+            tokens = "tokens unknown"
+        line = f"{self.calls:,} calls, {tokens}, {self.seconds:.1f}s in the model"
         return f"{line}, {self.failures:,} failed" if self.failures else line
 
     def table(self) -> str:

@@ -49,7 +49,7 @@ def test_the_summary_is_one_line():
 
 def test_the_summary_mentions_failures_if_there_are_any():
     assert Usage(calls=1500, failures=3).summary() == (
-        "1,500 calls, 0 prompt + 0 completion tokens, 0.0s in the model, 3 failed"
+        "1,500 calls, tokens unknown, 0.0s in the model, 3 failed"
     )
 
 

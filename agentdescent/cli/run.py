@@ -65,13 +65,13 @@ def carry_out(settings: Settings, budgets: Budgets, pace: Pace, output: Output) 
     start = _prepare(settings, pace)
     directory = RunDirectory(settings.out)
     claim = directory.claim(settings, {"budgets": asdict(budgets), "pace": asdict(pace)})
-    continues = claim is Claim.SAME and _is_unfinished(directory)
-    if claim is not Claim.NEW:
-        output.say(
-            f"finishes the run in {directory.path}"
-            if continues
-            else f"goes on with what was learned in {directory.path}"
-        )
+    is_unfinished = claim is not Claim.NEW and _is_unfinished(directory)
+    continues = claim is Claim.SAME and is_unfinished
+    if continues:
+        output.say(f"finishes the run in {directory.path}")
+    elif claim is not Claim.NEW:
+        why = "; that run stays unfinished, for its options were others" if is_unfinished else ""
+        output.say(f"goes on with what was learned in {directory.path}{why}")
     screen = _Screen(Board(_limits(budgets, pace)), directory, output)
     try:
         result = _evolve(start, settings, pace, screen, continues=continues)

@@ -49,6 +49,7 @@ def test_a_killed_run_is_picked_up(agentdescent, started, priced):
     again = agentdescent(*priced("--workers", "1", "--rounds", "1"))
 
     assert again.returncode == 0
+    assert "that run stays unfinished, for its options were others" in again.stdout
     assert "picked up version 2" in again.stdout
     assert "held-out reward 1.000 -> 1.000" in again.stdout
 
