@@ -202,7 +202,10 @@ def run(  # noqa: PLR0913 - one option each
         ),
     ] = False,
     reply_tokens: Annotated[
-        int, typer.Option(min=1, help="The longest reply.", rich_help_panel=_AGENT)
+        int,
+        typer.Option(
+            min=1, help="The longest reply: max_tokens of the model.", rich_help_panel=_AGENT
+        ),
     ] = 4096,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help="Of the model.", rich_help_panel=_AGENT)

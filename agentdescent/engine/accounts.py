@@ -99,9 +99,13 @@ class Accounts:
         return self._shared.head.snapshot.version != self._began_with.version
 
     def _warn_about_budgets(self) -> None:
-        """A budget of what no completion of ours has asked for has limited nothing."""
+        """A budget of what no completion of ours has asked for has limited nothing.
+
+        A run that failed is told of that failure alone: it may have kept all requests from being
+        made.
+        """
         spend = self._shared.spend
-        if not spend.count(Unit.CALL) or spend.count(Unit.ATTEMPT):
+        if not spend.count(Unit.CALL) or spend.count(Unit.ATTEMPT) or self._shared.stop.error:
             return
         units = {Unit.ATTEMPT: "max_attempts", Unit.TOKEN: "max_tokens", Unit.USD: "max_cost"}
         if names := [name for unit, name in units.items() if spend.is_limited(unit)]:

@@ -124,7 +124,8 @@ def _plan(  # noqa: PLR0913 - as above
 ) -> Job:
     if test_cmd == PYTEST and find_spec("pytest") is None:
         raise ValueError(
-            "pytest is to judge candidates and is not installed; install it, or give test_cmd="
+            "pytest is to judge candidates and is not installed; install it, or name another "
+            "command (test_cmd=, --test-command)"
         )
     source = Source.load(path, spec, editable, frozen, max_files_per_diff)
     reward = zero_if_failed(scorer(score))

@@ -228,6 +228,18 @@ async def test_a_budget_that_saw_nothing_says_so(evolve_world, limit):
 
 
 @virtual
+async def test_a_run_in_which_all_calls_failed_is_told_nothing_of_its_budgets(evolve_world):
+    async def unset(rendered, task):
+        raise OSError("there is no key")
+
+    with pytest.warns(RuntimeWarning) as seen:
+        result = await evolve_world(World(), run=unset, max_tokens=100)
+
+    assert "there is no key" in result.error
+    assert not [str(one.message) for one in seen if "limited nothing" in str(one.message)]
+
+
+@virtual
 async def test_spent_budgets_end_waiting_calls_too(evolve_world):
     world = Asking(Provider(tokens=Tokens(5000, 0), max_tokens=4096))
 
