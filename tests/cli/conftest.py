@@ -26,6 +26,12 @@ else:
 """Answers in dollars until it is shown a worked example, and then thinks for a while."""
 
 
+@pytest.fixture(autouse=True)
+def _colours_as_by_default(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @dataclass(frozen=True)
 class Done:
     returncode: int
