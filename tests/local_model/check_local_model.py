@@ -70,7 +70,7 @@ def test_a_run_that_is_killed_half_way_goes_on(tmp_path):
     result = EvolutionResult.load(tmp_path / "out" / "result.json")
     print(again.stdout)
     assert killed.returncode == -9
-    assert "picked up version 2 of the artifact" in again.stdout
+    assert "finishes the run in out" in again.stdout
     assert 0 < result.initial_reward < result.final_reward
     assert result.rendered == (tmp_path / "out" / "artifact.txt").read_text().rstrip("\n")
     events = [line["event"] for line in read_telemetry(tmp_path / "out" / "telemetry.jsonl")]
