@@ -71,7 +71,9 @@ def test_a_run_that_is_killed_half_way_goes_on(tmp_path):
     print(again.stdout)
     assert killed.returncode == -9
     assert "finishes the run in out" in again.stdout
-    assert 0 < result.initial_reward < result.final_reward
+    assert result.initial_reward == 0 < result.final_reward
+    assert result.resumed_from.whole
+    assert result.resumed_from.evaluations > 0
     assert result.rendered == (tmp_path / "out" / "artifact.txt").read_text().rstrip("\n")
     events = [line["event"] for line in read_telemetry(tmp_path / "out" / "telemetry.jsonl")]
     assert (events.count("run_start"), events.count("run_end")) == (2, 1)
