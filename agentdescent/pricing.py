@@ -131,9 +131,11 @@ class _Listed:
 
 
 def _listed(provider: str, model: str, endpoint: str) -> Tariff | None:
+    if _is_local(endpoint):
+        return None
     for tariff in (
         _Listed(model, None, endpoint) if endpoint else None,
-        _Listed(model, provider, None) if provider and not _is_local(endpoint) else None,
+        _Listed(model, provider, None) if provider else None,
     ):
         if tariff is not None and tariff.cost(Tokens(1, 1)) is not None:
             return tariff

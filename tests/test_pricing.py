@@ -125,3 +125,16 @@ def test_the_list_is_not_loaded_before_it_is_needed():
     )
 
     assert done.stdout.strip() == "False"
+
+
+def test_a_local_endpoint_has_no_list_price_and_loads_no_list():
+    program = (
+        "import sys; from agentdescent.pricing import Prices; "
+        "print(Prices().find('openai', 'gpt-4o', 'http://127.0.0.1:8071/v1'), "
+        "'genai_prices' in sys.modules)"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert printed == "None False\n"

@@ -58,6 +58,9 @@ class LocalServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
+    request_queue_size = 128
+    """Connections that may wait to be taken; beyond, a client would try again after a second."""
+
     def __init__(self, model: Model, port: int) -> None:
         super().__init__((HOST, port), _Handler)
         self.model = model
