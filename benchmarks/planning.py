@@ -7,16 +7,15 @@ measured as processor time, and compared with the time that passes in the simula
 
 import asyncio
 import math
-import selectors
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from random import Random
-from typing import Any
 
 from _bench import Row, run_benchmark
+from _virtual import run_virtually
 
 from agentdescent import EvolutionResult, Task, async_evolve
 from agentdescent.calls import Stage, current_stage
@@ -35,35 +34,6 @@ DEFAULT_WIDTH = 32
 SCHEDULES = ("rounds", "barrier-free")
 GIVE_UP_ROUNDS, STEADY_ROUNDS = 200, 10
 FULL, MOSTLY, HALF = 0.9, 0.75, 0.5
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes only where nothing is ready."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-        super().__init__(_Skipping(self._skip))
-
-    def time(self) -> float:
-        return self._now
-
-    def _skip(self, seconds: float) -> None:
-        self._now += seconds
-
-
-class _Skipping(selectors.DefaultSelector):
-    """A selector that skips what it would wait."""
-
-    def __init__(self, skip: Callable[[float], None]) -> None:
-        super().__init__()
-        self._skip = skip
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout is None:
-            raise RuntimeError("everything waits for something that no timer will bring about")
-        if timeout > 0:
-            self._skip(timeout)
-        return super().select(0)
 
 
 @dataclass(frozen=True)
@@ -227,8 +197,8 @@ def simulated(plan: Plan, rounds: int) -> tuple[World, EvolutionResult, Watch]:
         if in_rounds
         else {"max_rollouts": rounds * plan.n_workers, "max_seconds": math.inf}
     )
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner, watched(watch):
-        result = runner.run(
+    with watched(watch):
+        result = run_virtually(
             async_evolve(
                 world.tasks,
                 world.reward,

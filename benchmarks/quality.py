@@ -1,4 +1,7 @@
-"""Calls of `run` until hidden rules are found, next to the bare loop that saves calls."""
+"""Calls of `run` until hidden rules are found, next to the bare loop that saves calls.
+
+Calls take virtual time, so a seed always gives the same run.
+"""
 
 import asyncio
 import math
@@ -9,6 +12,7 @@ from random import Random
 
 from _bench import Row, median, run_benchmark
 from _floor import Floor
+from _virtual import run_virtually
 
 from agentdescent import EvolutionResult, Task, async_evolve
 from agentdescent.ledger import MemoryLedger
@@ -83,7 +87,7 @@ def ours(seed: int, n_workers: int, schedule: str) -> tuple[Found, EvolutionResu
         if schedule == "rounds"
         else {"max_rollouts": GIVE_UP_ROUNDS * n_workers, "max_seconds": math.inf}
     )
-    result = asyncio.run(
+    result = run_virtually(
         async_evolve(
             world.tasks,
             world.reward,
@@ -111,7 +115,7 @@ def theirs(seed: int, n_workers: int, schedule: str) -> Found:
         if schedule == "rounds"
         else floor.barrier_free(n_workers, GIVE_UP_ROUNDS * n_workers)
     )
-    least = asyncio.run(run)
+    least = run_virtually(run)
     return _found(world, least.final_reward, least.rendered, least.commits)
 
 

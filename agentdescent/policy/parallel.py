@@ -43,13 +43,17 @@ def share_out(items: Sequence[T], start: int, n: int, round_index: int) -> list[
 
 @dataclass(frozen=True)
 class DataParallel:
-    """Deal the tasks into one shard a worker; the shards move on by one worker each round."""
+    """Deal the tasks into one shard a worker; the shards move on by one worker each round.
+
+    Workers beyond the number of tasks take part in the shards of the first: a second try at a task
+    is worth more than a worker at rest.
+    """
 
     name = "DP"
 
     def plan(self, n_workers: int, round_index: int, keys: Sequence[str]) -> list[WorkUnit]:
-        """Worker i works on shard ``(i + round_index) % n_workers``; a shard may be empty."""
-        shards = shard_round_robin(keys, n_workers)
+        """Worker i works on shard ``(i + round_index) % n_shards``, of which none is empty."""
+        shards = shard_round_robin(keys, min(n_workers, len(keys)))
         return [
             WorkUnit(worker, shards[(worker + round_index) % len(shards)])
             for worker in range(n_workers)

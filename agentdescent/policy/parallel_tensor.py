@@ -7,7 +7,7 @@ from functools import cached_property
 
 from agentdescent.core.protocols import Strategy, WorkUnit
 from agentdescent.errors import PluginError, describe
-from agentdescent.policy.parallel import DataParallel, share_out
+from agentdescent.policy.parallel import shard_round_robin, share_out, turned
 
 _SHOWN = 5
 """Ids and keys in a message."""
@@ -105,9 +105,10 @@ class TensorParallel:
 
     def _unrouted(self, n_workers: int, round_index: int, ids: Sequence[str]) -> list[WorkUnit]:
         if n_workers >= self.n_sections or not ids:
+            shards = turned(shard_round_robin(ids, n_workers), round_index)
             return [
-                replace(unit, section=unit.worker % self.n_sections)
-                for unit in DataParallel().plan(n_workers, round_index, ids)
+                WorkUnit(worker, shard, section=worker % self.n_sections)
+                for worker, shard in enumerate(shards)
             ]
         turn = round_index * n_workers
         repeats_after = math.lcm(self.n_sections, len(ids), n_workers) // n_workers

@@ -31,8 +31,9 @@ def test_data_parallel_units_have_neither_section_nor_stage():
     assert DataParallel().name == "DP"
 
 
-def test_more_workers_than_tasks_leaves_some_with_nothing():
-    assert plan(4, 0, ["a", "b"]) == ["a", "b", "", ""]
+def test_workers_beyond_the_number_of_tasks_take_part_in_the_first_shards():
+    assert plan(5, 0, ["a", "b"]) == ["a", "b", "a", "b", "a"]
+    assert plan(5, 1, ["a", "b"]) == ["b", "a", "b", "a", "b"]
 
 
 def test_no_workers_no_units():
@@ -48,12 +49,14 @@ def test_shards_partition_the_items_evenly(items, n):
     assert len(shards) == max(1, n)
 
 
-@given(st.lists(st.text(), unique=True), st.integers(1, 6), st.integers(0, 20))
-def test_data_parallel_is_a_valid_plan_that_partitions_the_tasks(ids, n_workers, round_index):
+@given(st.lists(st.text(), unique=True, min_size=1), st.integers(1, 6), st.integers(0, 20))
+def test_data_parallel_deals_every_task_and_leaves_no_worker_out(ids, n_workers, round_index):
     units = validate_plan(DataParallel().plan(n_workers, round_index, ids), n_workers, ids)
 
-    assert sorted(key for unit in units for key in unit.keys) == sorted(ids)
-    assert [unit.worker for unit in units] == sorted({unit.worker for unit in units})
+    dealt = [key for unit in units for key in unit.keys]
+    assert [unit.worker for unit in units] == list(range(n_workers))
+    assert set(dealt) == set(ids)
+    assert len(dealt) == max(len(ids), n_workers)
 
 
 @given(st.lists(st.text(), unique=True, min_size=1), st.integers(1, 6))
@@ -63,7 +66,7 @@ def test_n_rounds_of_data_parallel_show_every_task_to_every_worker(ids, n_worker
         for unit in DataParallel().plan(n_workers, round_index, ids):
             seen[unit.worker] += unit.keys
 
-    assert all(sorted(keys) == sorted(ids) for keys in seen.values())
+    assert all(set(keys) == set(ids) for keys in seen.values())
 
 
 def test_a_valid_plan_is_sorted_by_worker_and_has_no_empty_units():
