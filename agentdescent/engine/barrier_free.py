@@ -15,7 +15,7 @@ from agentdescent.core.spend import Exhausted, Unit
 from agentdescent.core.task import Task
 from agentdescent.core.turns import ResumeItem
 from agentdescent.engine.messages import Report, Ticket
-from agentdescent.engine.schedule import Picker, arrivals
+from agentdescent.engine.schedule import Picker, arrivals, waiting
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import describe
 
@@ -24,9 +24,12 @@ class BarrierFree:
     """A worker starts on the newest head as soon as it is free.
 
     It waits in three cases only: while more than `async_ratio` of its diffs have not been looked at
-    by a merge, while each of its tasks has a diff that no merge has judged, and while it backs off
-    after failures. A task that has one is not rolled out again: that would tell what is known. A
-    merge takes whatever is there.
+    by a merge, while there is nothing to learn from its tasks before the next merge is done, and
+    while it backs off after failures. Nothing is to be learned from a task that has a diff which no
+    merge has judged, nor, as long as there is any such diff, from one that the head has solved.
+
+    A merge takes whatever is there. Since it costs the same for one diff and for many, it first
+    waits for half of the crew to report, though no longer than the first diff's rollout took.
 
     A rollout that was cut at a turn goes on, with the newest version, after its worker has made
     another one in between.
@@ -48,8 +51,13 @@ class BarrierFree:
         self._serial = [0] * len(shards)
         self._unlooked = [0] * len(shards)
         self._unjudged: list[set[str]] = [set() for _ in shards]
+        self._n_unjudged = 0
+        self._solved: list[dict[str, int]] = [{} for _ in shards]
         self._at_the_merge: Sequence[Report] = ()
         self._looked = anyio.Event()
+        self._reported: set[int] = set()
+        self._resting: set[int] = set()
+        self._heard = anyio.Event()
         self._is_spent = False
         self.crew: list[int] = [unit.worker for unit in self._units if unit.keys]
 
@@ -57,11 +65,11 @@ class BarrierFree:
         """Wait until `worker` may start; None when the budget is spent or it gives up."""
         await checkpoint()
         if not await self._recovered(worker):
-            return None
+            return self._leave(worker)
         while not self._may_go_on(worker):
-            await self._looked.wait()
+            await self._rest(worker)
         if self._ends() or not self._pay():
-            return None
+            return self._leave(worker)
         serial = self._serial[worker]
         self._serial[worker] += 1
         unit = self._units[worker]
@@ -81,20 +89,28 @@ class BarrierFree:
             self._just_cut.add(report.ticket.worker)
         if report.candidate is not None:
             self._unlooked[report.ticket.worker] += 1
-            self._unjudged[report.ticket.worker].add(report.ticket.task.id)
+            self._await_judgement(report.ticket)
+        if report.is_solved:
+            ticket = report.ticket
+            self._solved[ticket.worker][ticket.task.id] = ticket.snapshot.version
         if report.exhausted:
             self._is_spent = True
+        self._reported.add(report.ticket.worker)
+        self._heard.set()
 
     def wants(self, report: Report) -> bool:
         """Merges need diffs only."""
         return report.candidate is not None
 
     async def gather(self, inbox: MemoryObjectReceiveStream[Report]) -> Sequence[Report]:
-        """Wait for one diff and take what else is there."""
+        """Wait for one diff and for company, and take what is there."""
         for report in self._at_the_merge:
-            self._unjudged[report.ticket.worker].discard(report.ticket.task.id)
+            self._note_judged(report.ticket)
         self._let_go_on()
-        batch = self._at_the_merge = await arrivals(inbox)
+        first = await arrivals(inbox)
+        await self._company(first[0].seconds)
+        batch = self._at_the_merge = [*first, *waiting(inbox)]
+        self._reported.clear()
         for report in batch:
             self._unlooked[report.ticket.worker] -= 1
         self._let_go_on()
@@ -115,18 +131,53 @@ class BarrierFree:
         self._looked = anyio.Event()
 
     def _may_go_on(self, worker: int) -> bool:
-        is_ahead = self._unlooked[worker] > self._async_ratio
-        return not is_ahead and len(self._unjudged[worker]) < len(self._units[worker].keys)
+        return self._unlooked[worker] <= self._async_ratio and bool(self._worthwhile(worker))
+
+    def _worthwhile(self, worker: int) -> Sequence[str]:
+        """The tasks of `worker` from which there is something to learn now."""
+        keys = self._units[worker].keys
+        if not self._n_unjudged:
+            return keys
+        unjudged, solved = self._unjudged[worker], self._solved[worker]
+        head = self._shared.head.snapshot.version
+        return [key for key in keys if key not in unjudged and solved.get(key) != head]
 
     async def _pick(self, worker: int, serial: int) -> Task:
-        """The sampler's choice, or its choice among the rest if that has a diff unjudged."""
-        unit, unjudged = self._units[worker], self._unjudged[worker]
+        """The sampler's choice, or its choice among the rest if that is not worthwhile."""
+        unit, keys = self._units[worker], self._worthwhile(worker)
         task = await self._picker.pick(unit, serial)
-        if task.id not in unjudged:
+        if keys is unit.keys or task.id in keys:
             return task
         self._picker.note_lost(task)
-        rest = [key for key in unit.keys if key not in unjudged]
-        return await self._picker.pick(replace(unit, keys=rest), serial)
+        return await self._picker.pick(replace(unit, keys=keys), serial)
+
+    def _await_judgement(self, ticket: Ticket) -> None:
+        unjudged = self._unjudged[ticket.worker]
+        self._n_unjudged += ticket.task.id not in unjudged
+        unjudged.add(ticket.task.id)
+
+    def _note_judged(self, ticket: Ticket) -> None:
+        unjudged = self._unjudged[ticket.worker]
+        self._n_unjudged -= ticket.task.id in unjudged
+        unjudged.discard(ticket.task.id)
+
+    async def _company(self, seconds: float) -> None:
+        """Wait, at most so long, for half of the crew to report, to rest or to leave."""
+        with anyio.move_on_after(seconds):
+            while 2 * len(self._reported | self._resting) < len(self.crew):
+                self._heard = anyio.Event()
+                await self._heard.wait()
+
+    async def _rest(self, worker: int) -> None:
+        """Wait until the merge has looked at a batch, or has judged one."""
+        self._leave(worker)
+        await self._looked.wait()
+        self._resting.discard(worker)
+
+    def _leave(self, worker: int) -> None:
+        """Start nothing, for now or for good."""
+        self._resting.add(worker)
+        self._heard.set()
 
     def _resumed(self, worker: int) -> tuple[Task, ResumeItem] | None:
         """A rollout to go on with, unless the worker has left one just now."""

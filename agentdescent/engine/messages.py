@@ -122,6 +122,11 @@ class Report:
         return self.card if self.card is not None and self.card.is_candidate else None
 
     @property
+    def is_solved(self) -> bool:
+        """The artifact earned so much that no proposal was asked for."""
+        return self.reward is not None and self.step is Step.REWARD
+
+    @property
     def timed_out(self) -> bool:
         """Nobody waited for it any more and it came to nothing."""
         return self.ticket.expired and self.failure is not None

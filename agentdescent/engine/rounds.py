@@ -17,7 +17,7 @@ from agentdescent.core.task import Task
 from agentdescent.core.turns import ResumeItem
 from agentdescent.engine.messages import Report, Snapshot, Ticket
 from agentdescent.engine.plugins import ask, consult
-from agentdescent.engine.schedule import Picker, arrivals
+from agentdescent.engine.schedule import Picker, arrivals, waiting
 from agentdescent.engine.shared import Shared
 
 ValidatePlan = Callable[[Sequence[WorkUnit]], Sequence[WorkUnit]]
@@ -197,7 +197,7 @@ class Rounds:
         if not self._late:
             return []
         await checkpoint()  # lets those end that were cancelled just now
-        late = [inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used)]
+        late = waiting(inbox)
         for report in late:
             self._welcome_back(report)
         return late

@@ -60,10 +60,12 @@ async def arrivals(inbox: MemoryObjectReceiveStream[Report]) -> list[Report]:
     Raises:
         anyio.EndOfStream: When all workers have left.
     """
-    reports = [await inbox.receive()]
-    waiting = inbox.statistics().current_buffer_used
-    reports.extend(inbox.receive_nowait() for _ in range(waiting))
-    return reports
+    return [await inbox.receive(), *waiting(inbox)]
+
+
+def waiting(inbox: MemoryObjectReceiveStream[Report]) -> list[Report]:
+    """The reports that are there already."""
+    return [inbox.receive_nowait() for _ in range(inbox.statistics().current_buffer_used)]
 
 
 class Picker:

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import dataclass, field
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ from agentdescent import (
     evolve,
     get_policy,
 )
-from agentdescent.core.events import Committed, RolloutFinished
+from agentdescent.core.events import Committed, MergeDecided, ProposalMade, RolloutFinished
 from agentdescent.ledger import MemoryLedger
 from support.router import RouterWorld
 from support.toy import HiddenRules
@@ -146,6 +147,74 @@ async def test_a_task_is_not_rolled_out_again_while_its_diff_is_not_judged(n_wor
     before = events[: kinds.index(Committed)]
     rolled_out = [event.task_id for event in before if isinstance(event, RolloutFinished)]
     assert sorted(rolled_out) == ["t0-0", "t0-1"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_what_the_head_solves_is_not_rolled_out_again_while_a_diff_is_not_judged():
+    world = HiddenRules(rules=2, per_rule=4, run_s=1.0)
+    events = []
+
+    await async_evolve(
+        **world.parts,
+        initial_state={"known": "rule1"},
+        held_out_frac=0.75,
+        n_workers=2,
+        eval_concurrency=1,  # a merge takes six seconds
+        target_reward=1.0,
+        max_seconds=math.inf,
+        on_event=events.append,
+        ledger=MemoryLedger(),
+    )
+
+    kinds = [type(event) for event in events]
+    proposed, committed = events[kinds.index(ProposalMade)], events[kinds.index(Committed)]
+    assert (proposed.at, committed.at) == (8.0, 14.0)
+    solved = [e.at for e in events if isinstance(e, RolloutFinished) and e.task_id == "t0-1"]
+    assert [at for at in solved if at <= committed.at] == [7.0, 8.0]
+
+
+@dataclass
+class Paced(HiddenRules):
+    """Each task takes a time of its own."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    async def run(self, rendered: str, task: Task) -> str:
+        await anyio.sleep(self.seconds.get(task.id, 0.0))
+        return rendered
+
+
+async def first_merge(**seconds):
+    """When the first merge of five workers, with a task each, was decided, and of how many diffs.
+
+    Only training tasks take any time: to roll one out, to try its diff, and to try all together.
+    """
+    world = Paced(rules=5, per_rule=2)
+    world.seconds = {f"t0-{place}": took for place, took in enumerate(seconds.values())}
+    merges = []
+    await async_evolve(
+        **world.parts,
+        held_out_frac=0.5,
+        n_workers=5,
+        target_reward=1.0,
+        max_seconds=1000.0,
+        on_event=lambda event: merges.append(event) if isinstance(event, MergeDecided) else None,
+        ledger=MemoryLedger(),
+    )
+    return merges[0].at, merges[0].report.considered
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_a_merge_waits_until_half_of_the_crew_has_reported():
+    assert await first_merge(a=10.0, b=11.0, c=12.0, d=13.0, e=14.0) == (24.0 + 12.0, 3)
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_a_merge_waits_no_longer_than_its_first_diff_took_to_run():
+    assert await first_merge(a=1.0, b=1.25, c=400.0, d=400.0, e=400.0) == (3.0 + 1.25, 2)
 
 
 @pytest.mark.parametrize(
