@@ -107,12 +107,12 @@ class World:
     def rollouts(self) -> list[Call]:
         return [call for call in self.calls if call.stage is Stage.ROLLOUT]
 
-    def wave(self, call: Call) -> int:
-        """Which wave of its gate an evaluation belongs to; the seed's is one."""
+    def wave(self, call: Call) -> tuple[str | int, int]:
+        """Which wave of which gate an evaluation belongs to; the seed's is one, own tasks' are."""
         if call.task.id not in self.held_out:
-            return OWN
+            return call.round, OWN
         is_seed = call.rendered == self.calls[0].rendered
-        return 2 if call.task.meta["solved"] and not is_seed else 1
+        return call.rendered, 2 if call.task.meta["solved"] and not is_seed else 1
 
 
 def evolved(world: World, **options: object) -> EvolutionResult:
@@ -142,7 +142,7 @@ class Waits:
         run: How long the run took.
         schedule: The evaluation of the seed, and of every round the longest chain of calls of one
             worker and then the gate.
-        own: The members of a union on the tasks that they come from, after its gate.
+        own: Each member of a union on the task that it comes from, the union with and without it.
     """
 
     run: float
@@ -154,11 +154,11 @@ def in_rounds(law: Law, seed: int, rounds: int) -> Waits:
     world = World(law, seed)
     result = evolved(world, asynchronous=False, rounds=rounds, max_concurrency=WORKERS)
     chains: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
-    waves: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
+    waves: defaultdict[tuple[str | int, int], list[float]] = defaultdict(list)
     for call in world.rollouts():
         chains[call.round][call.by] += call.drawn
     for call in world.evaluations():
-        waves[call.rendered, world.wave(call)].append(call.drawn)
+        waves[world.wave(call)].append(call.drawn)
     lasting = {place: list_scheduled(wave, N_HELD_OUT) for place, wave in waves.items()}
     own = sum(seconds for (_, wave), seconds in lasting.items() if wave == OWN)
     return Waits(

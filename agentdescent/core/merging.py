@@ -146,17 +146,21 @@ class VerifierProtocol(Protocol):
         bar: float,
         *,
         curtail: bool = True,
-        along: Sequence[Task] = (),
+        along: Sequence[tuple[EvolvingArtifact, Task]] = (),
     ) -> Any:
         """Compare the two on the held-out tasks: a `Verdict`, curtailed once it is certain.
 
-        `along` are tasks on which an accepted candidate will be evaluated next; while it looks as
-        if it will be, they are measured along with the last held-out tasks.
+        `along` is what will be evaluated next if the candidate is accepted; while it looks as if
+        it will be, that is measured along with the last held-out tasks.
         """
         ...
 
     def evaluate(self, artifact: EvolvingArtifact, tasks: Sequence[Task]) -> Any:
         """The reward of each of `tasks`, as a list."""
+        ...
+
+    def second(self, artifact: EvolvingArtifact, tasks: Sequence[Task]) -> Any:
+        """A second reward of each of `tasks`, which owes nothing to the first, as a list."""
         ...
 
     def cheap_total(self, artifact: EvolvingArtifact, fraction: float = 1.0) -> Any:

@@ -54,10 +54,19 @@ class Page:
             return None
         return mean([draw for draw in draws if draw is not None])
 
-    def drawn(self, task: bytes, repeats: int) -> dict[int, float]:
-        """Those of the first `repeats` measurements that are there."""
-        draws = self._draws(task)[:repeats]
-        return {repeat: draw for repeat, draw in enumerate(draws) if draw is not None}
+    def second(self, task: bytes, repeats: int) -> float | None:
+        """The mean of the `repeats` measurements after the first `repeats`; None unless all are."""
+        drawn = self.drawn(task, range(repeats, 2 * repeats))
+        return mean(list(drawn.values())) if len(drawn) == repeats else None
+
+    def drawn(self, task: bytes, repeats: range) -> dict[int, float]:
+        """Those of the measurements `repeats` that are there."""
+        draws = self._draws(task)[: repeats.stop]
+        return {
+            repeat: draw
+            for repeat, draw in enumerate(draws)
+            if repeat in repeats and draw is not None
+        }
 
     def reserve(self, task: bytes, repeats: int, count: int) -> range:
         """`count` repeats after the first `repeats` that nobody has drawn and nobody else will."""

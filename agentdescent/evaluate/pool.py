@@ -272,7 +272,9 @@ class Sweep:
     ) -> None:
         self.end()
 
-    def ask(self, rendered: str, tasks: Sequence[Task], *, fresh: int = 0) -> None:
+    def ask(
+        self, rendered: str, tasks: Sequence[Task], *, fresh: int = 0, second: bool = False
+    ) -> None:
         """Ask for the value of each of `tasks`; their indices continue those asked for before.
 
         Known values are learned at once, before anything is started; nothing is started when they
@@ -283,6 +285,7 @@ class Sweep:
             tasks: What to measure it on.
             fresh: Measure each task so many times anew and learn the mean of these alone; 0 for
                 the value, measured only where it is not known.
+            second: Learn a second value that owes nothing to the first, known or not.
         """
         pool = self._pool
         memo = self._measure.memo
@@ -290,7 +293,8 @@ class Sweep:
         unknown: list[tuple[int, Task, bytes]] = []
         for index, task in enumerate(tasks, self._asked):
             key = memo.task_key(task)
-            value = None if fresh else page.value(key, pool.repeats)
+            known = page.second if second else page.value
+            value = None if fresh else known(key, pool.repeats)
             if value is None:
                 unknown.append((index, task, key))
             elif not self._is_over:
@@ -301,8 +305,9 @@ class Sweep:
             return
         self._open += len(unknown)
         for index, task, key in unknown:
-            drawn = {} if fresh else page.drawn(key, pool.repeats)
-            repeats = page.reserve(key, pool.repeats, fresh) if fresh else range(pool.repeats)
+            repeats = range(pool.repeats, 2 * pool.repeats) if second else range(pool.repeats)
+            repeats = page.reserve(key, pool.repeats, fresh) if fresh else repeats
+            drawn = page.drawn(key, repeats)
             missing = [repeat for repeat in repeats if repeat not in drawn]
             pool.cache_hits += len(drawn)
             item = _Item(self, index, task, list(drawn.values()), len(missing))

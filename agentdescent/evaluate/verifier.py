@@ -94,7 +94,7 @@ class Verifier:
         bar: float,
         *,
         curtail: bool = True,
-        along: Sequence[Task] = (),
+        along: Sequence[tuple[EvolvingArtifact, Task]] = (),
     ) -> Verdict:
         """Compare the two on the held-out tasks.
 
@@ -106,15 +106,16 @@ class Verifier:
             candidate: What is judged.
             bar: What the probability of a gain must exceed.
             curtail: Stop early; otherwise every task is scored.
-            along: Tasks to measure the candidate on together with the last wave, while it has lost
-                none; for whoever wants their values once it is accepted.
+            along: What to measure together with the last wave, while the candidate has lost no
+                task; for whoever wants these values once it is accepted.
         """
         text = self._rendered(candidate)
         trial: _Trial | None = None
         try:
             before = await self.evaluate(head, self.held_out)
             trial = _Trial(self._with_headroom(before), sorted(before), bar)
-            await self._compare(trial, text, along, curtail=curtail)
+            ahead = [(self._rendered(artifact), task) for artifact, task in along]
+            await self._compare(trial, text, ahead, curtail=curtail)
             verdict = trial.verdict()
             return await self._confirmed(verdict, head, candidate) if verdict.accepted else verdict
         except EvaluationFailed as failed:
@@ -129,6 +130,19 @@ class Verifier:
             EvaluationFailed: If one could not be scored after its retries.
         """
         return await self._pool.values(self._rendered(artifact), tasks)
+
+    @either
+    async def second(self, artifact: EvolvingArtifact, tasks: Sequence[Task]) -> list[float]:
+        """A second reward of each of `tasks`, which owes nothing to the first.
+
+        It is measured once, and from then on the value of a task is the mean of both. Raises as
+        `evaluate`.
+        """
+        found = [0.0] * len(tasks)
+        with Sweep(self._pool, found.__setitem__) as sweep:
+            sweep.ask(self._rendered(artifact), tasks, second=True)
+            await sweep.finished()
+        return found
 
     @either
     async def score(self, artifact: EvolvingArtifact, tasks: Sequence[Task]) -> float:
@@ -164,7 +178,7 @@ class Verifier:
         return await self.score(artifact, self.held_out)
 
     async def _compare(
-        self, trial: "_Trial", text: str, along: Sequence[Task], *, curtail: bool
+        self, trial: "_Trial", text: str, along: Sequence[tuple[str, Task]], *, curtail: bool
     ) -> None:
         """Score the candidate, wave by wave, until all is known or nothing can be won any more."""
         first = len(trial.tasks)
@@ -185,7 +199,8 @@ class Verifier:
             await sweep.finished()
             if first < len(trial.tasks) and not trial.gate.is_lost():
                 sweep.ask(text, trial.tasks[first:])
-                ahead.ask(text, along)
+                for other, task in along:
+                    ahead.ask(other, [task])
                 await sweep.finished()
                 with suppress(EvaluationFailed):  # whoever wants the value is told
                     await ahead.finished()

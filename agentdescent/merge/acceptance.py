@@ -15,12 +15,14 @@ from agentdescent.policy.governance import FAST_MAX
 from agentdescent.policy.stats import commit_bar
 
 
-async def gate(merge: Merge, candidate: EvolvingArtifact, along: Sequence[Task] = ()) -> Verdict:
+async def gate(
+    merge: Merge, candidate: EvolvingArtifact, along: Sequence[tuple[EvolvingArtifact, Task]] = ()
+) -> Verdict:
     """Compare `candidate` with the head on the held-out tasks.
 
     Within one merge a candidate is judged once: later calls repeat the first verdict. Each one
-    judged raises the bar for the next, for the best of several looks better than it is. `along` are
-    tasks on which `candidate` will be evaluated next if it is accepted.
+    judged raises the bar for the next, for the best of several looks better than it is. `along` is
+    what will be evaluated next if `candidate` is accepted.
     """
     known = merge.verdict_on(candidate)
     if known is not None:

@@ -18,11 +18,13 @@ from agentdescent.merge.candidates import candidates
 from agentdescent.merge.commit import Committer
 from agentdescent.merge.conflict import resolve_conflicts
 from agentdescent.merge.fusion import tournament
+from agentdescent.merge.own_tasks import OwnTasks
 from agentdescent.merge.promotion import Promotion
 from agentdescent.merge.record import NO_POLICIES, Merge
 from agentdescent.merge.replaced import fused_by, tell
 from agentdescent.merge.staleness import StalenessFilter
 from agentdescent.merge.trust import most_ops, within_constraints, within_trust_region
+from agentdescent.merge.union import Union
 from agentdescent.policy.bundle import Policies
 from agentdescent.policy.governance import assert_mutable
 from agentdescent.policy.staleness import get_policy
@@ -258,11 +260,16 @@ class Aggregator:
     async def _conclude(
         self, merge: Merge, report: MergeReport, diff: Diff, candidate: EvolvingArtifact
     ) -> MergeReport:
-        verdict = await gate(merge, candidate)
+        own = OwnTasks(merge, Union((diff,), diff, candidate))  # none, if it was made of several
+        verdict = await gate(merge, candidate, own.trials)
         report = replace(report, prob_improve=verdict.probability, blamed=merge.blamed)
         await learn_trust(merge, candidate, verdict, self.audit)
         if not verdict.accepted:
             category, reason = refuse(merge, diff, verdict)
+            return replace(report, category=category, reason=reason)
+        if await own.lucky(own.promises):
+            merge.refuse_luck([diff])
+            category, reason = MergeOutcome.BELOW_THRESHOLD, "its gain on its own task was luck"
             return replace(report, category=category, reason=reason)
         version = await self._committer.commit(merge, candidate, diff, verdict)
         if version is None:

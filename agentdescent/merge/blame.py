@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from agentdescent.core.diff import Diff
-from agentdescent.core.evidence import TIE, EvidenceCard
+from agentdescent.core.evidence import TIE
 from agentdescent.core.task import Task
-from agentdescent.merge.candidates import signature
+from agentdescent.merge.own_tasks import OwnTasks, Promise
 from agentdescent.merge.record import Merge
 from agentdescent.merge.together import together
 from agentdescent.merge.union import Union
@@ -28,64 +28,44 @@ class Charge:
     company: tuple[Diff, ...] = ()
 
 
-async def blame(merge: Merge, members: Sequence[Diff], lost: Sequence[Task]) -> list[Diff]:
-    """The members that lose one of the tasks `lost` by their union.
+async def blame(merge: Merge, union: Union, lost: Sequence[Task]) -> list[Diff]:
+    """The members of `union` that lose one of the tasks `lost`.
 
-    Only those tasks are evaluated. Nobody is blamed for what members lose only together, nor for
-    what each of them loses on its own: there the head was lucky.
+    Only those tasks are evaluated: head and union first for a second time, since most losses of
+    sampled models are chance and do not show again. Nobody is blamed for what members lose only
+    together, nor for what each of them loses on its own: there the head was lucky.
     """
-    rewards = await merge.verifier.evaluate(merge.artifact, lost)
-    charges = [Charge(task, reward) for task, reward in zip(lost, rewards, strict=True)]
-    found = await together(partial(_spoilers, merge, members), charges)
-    return _united(members, [some for some in found if len(some) < len(members)])
+    second = partial(merge.verifier.second, tasks=lost)
+    before, after = await together(second, [merge.artifact, union.artifact]) if lost else ((), ())
+    charges = [
+        Charge(task, old)
+        for task, old, new in zip(lost, before, after, strict=True)
+        if new < old - TIE
+    ]
+    found = await together(partial(_spoilers, merge, union.members), charges)
+    return _united(union.members, [some for some in found if len(some) < len(union.members)])
 
 
-async def breakers(merge: Merge, members: Sequence[Diff]) -> list[Diff]:
-    """The members because of which one of them no longer helps on its own task.
+async def breakers(merge: Merge, own: OwnTasks) -> list[Diff]:
+    """The members that do not help on their own task, and those because of which others do not.
 
     Every member that was tried on its own task is tried on it once more, in company. If that is
-    worth less than its gain, those are to blame who take it back. When the gain does not show
-    without the others either, it was luck, and the member is refused.
+    worth less than its gain, those are to blame who take it back. A gain that does not show alone
+    either, or that shows as much without the member, was luck, and the member is refused.
     """
-    promises = _promises(merge, members)
-    union = Union.of(merge.artifact, members)
-    rewards = await together(partial(_reward, merge, union), [charge.task for charge in promises])
-    broken = [
-        charge
-        for charge, reward in zip(promises, rewards, strict=True)
-        if reward < charge.reward - TIE
-    ]
-    return _united(members, await together(partial(_who_broke, merge, members), broken))
+    broken = await own.broken()
+    found = await together(partial(_who_broke, merge, own), broken)
+    lucky = await own.lucky([promise for promise in own.promises if promise not in broken])
+    merge.refuse_luck(lucky)
+    return _united(own.union.members, [*found, lucky])
 
 
-def own_tasks(merge: Merge, members: Sequence[Diff]) -> list[Task]:
-    """The tasks that `breakers` begins with."""
-    return [charge.task for charge in _promises(merge, members)]
-
-
-def _promises(merge: Merge, members: Sequence[Diff]) -> list[Charge]:
-    """One for each member with a measured gain: the greatest of its cards."""
-    best: dict[str, EvidenceCard] = {}
-    for card in sorted(merge.cards, key=lambda card: card.before_after_delta):
-        if card.verified and any(isinstance(ref, Task) for ref in card.trajectory_refs):
-            best[signature(card.diff)] = card
-    kept = [(member, best.get(signature(member))) for member in members]
-    return [
-        Charge(_own_task(card), card.before_after_delta, (member,)) for member, card in kept if card
-    ]
-
-
-def _own_task(card: EvidenceCard) -> Task:
-    return next(ref for ref in card.trajectory_refs if isinstance(ref, Task))
-
-
-async def _who_broke(merge: Merge, members: Sequence[Diff], charge: Charge) -> list[Diff]:
-    [member] = charge.company
-    alone = Union.of(merge.artifact, charge.company)
-    if await _reward(merge, alone, charge.task) < charge.reward - TIE:
-        merge.refused.append(member)
+async def _who_broke(merge: Merge, own: OwnTasks, promise: Promise) -> list[Diff]:
+    member, others = promise.member, [m for m in own.union.members if m is not promise.member]
+    if not await own.shows_alone(promise):
+        merge.refuse_luck([member])
         return [member]
-    return await _spoilers(merge, [other for other in members if other is not member], charge)
+    return await _spoilers(merge, others, Charge(promise.task, promise.gain, (member,)))
 
 
 async def _spoilers(merge: Merge, members: Sequence[Diff], charge: Charge) -> list[Diff]:

@@ -6,7 +6,8 @@ from agentdescent.core.diff import Diff
 from agentdescent.core.evidence import TIE
 from agentdescent.core.merging import Verdict
 from agentdescent.merge.acceptance import gate
-from agentdescent.merge.blame import blame, breakers, own_tasks
+from agentdescent.merge.blame import blame, breakers
+from agentdescent.merge.own_tasks import OwnTasks
 from agentdescent.merge.record import Merge
 from agentdescent.merge.union import Union, fitting
 
@@ -34,6 +35,7 @@ class _Tournament:
         self._merge = merge
         self._blamed: list[Diff] = []
         self._passing: list[tuple[Union, Verdict]] = []
+        self._own_tasks: OwnTasks | None = None
 
     async def run(self, members: Sequence[Diff]) -> Union:
         whole = Union.of(self._merge.artifact, members)
@@ -49,8 +51,9 @@ class _Tournament:
         return max(self._passing, key=_merit)[0] if self._passing else last
 
     async def _gate(self, union: Union) -> Verdict:
-        along = own_tasks(self._merge, union.members) if self._may_weed(union) else ()
-        return await gate(self._merge, union.artifact, along)
+        """The verdict on `union`, with a look ahead at what `_guilty` will want to know."""
+        looks = self._may_weed(union) and self._merge.verdict_on(union.artifact) is None
+        return await gate(self._merge, union.artifact, self._own(union).trials if looks else ())
 
     def _may_weed(self, union: Union) -> bool:
         """True if members could be taken out of `union` once one more candidate has been gated."""
@@ -75,10 +78,15 @@ class _Tournament:
         gates_left = self._merge.full_gates < MAX_GATES
         if not union.fused or verdict.undecided or not gates_left:
             return []
-        guilty = await blame(self._merge, union.members, verdict.lost)
+        guilty = await blame(self._merge, union, verdict.lost)
         if not guilty and verdict.accepted:
-            guilty = await breakers(self._merge, union.members)
+            guilty = await breakers(self._merge, self._own(union))
         return guilty
+
+    def _own(self, union: Union) -> OwnTasks:
+        if self._own_tasks is None or self._own_tasks.union is not union:
+            self._own_tasks = OwnTasks(self._merge, union)
+        return self._own_tasks
 
     async def _adds_nothing(self, whole: Union) -> bool:
         """True if the blamed add nothing but losses, so that they need no gate of their own.

@@ -1,6 +1,6 @@
 """What one merge knows, beside the values that its stages hand to each other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agentdescent.config import AggregatorConfig
@@ -16,6 +16,9 @@ MOST_REFUSALS = 2
 """A card that merges leave out this often is dropped."""
 
 NO_POLICIES = Policies()
+
+_LEFT_OUT = "beside other changes, no gain of it was left"
+_LUCK = "on its own task, its gain did not show again"
 
 
 @dataclass(slots=True)
@@ -33,6 +36,7 @@ class Merge:
         full_gates: Candidates that went through the acceptance gate.
         blamed: Members of a union that were held responsible for a task it lost.
         refused: Edits that the gate turned down for good.
+        lucky: Those of `refused` whose gain on their own task did not show again.
         committed: The edit that was committed.
         outrun: The edit that was accepted, but lost to other writers.
         opinions: What the acceptance policy was asked, and what it said.
@@ -48,6 +52,7 @@ class Merge:
     full_gates: int = 0
     blamed: int = 0
     refused: list[Diff] = field(default_factory=list[Diff])
+    lucky: list[Diff] = field(default_factory=list[Diff])
     committed: Diff | None = None
     outrun: Diff | None = None
     opinions: list[tuple[MergeContext, AcceptDecision]] = field(
@@ -58,6 +63,12 @@ class Merge:
     def verdict_on(self, candidate: EvolvingArtifact) -> Verdict | None:
         """The gate's earlier verdict on the same content."""
         return next((known for state, known in self._verdicts if state == candidate.state), None)
+
+    def refuse_luck(self, diffs: Iterable[Diff]) -> None:
+        """Turn down edits whose gain on their own task did not show again."""
+        for diff in diffs:
+            self.lucky.append(diff)
+            self.refused.append(diff)
 
     def note(self, candidate: EvolvingArtifact, verdict: Verdict) -> None:
         """Remember the gate's verdict."""
@@ -71,12 +82,13 @@ class Merge:
         """What the refusals say of each edit that was ingested; what it did alone goes first."""
         said: dict[str, tuple[int, Refusal]] = {}
         for diff in self.refused:
-            verdict = self.verdict_on(self.artifact.apply(diff))
+            verdict = None if diff in self.lucky else self.verdict_on(self.artifact.apply(diff))
+            why = _LUCK if diff in self.lucky else _LEFT_OUT
             parts = {signature(card.diff): card.diff for card in self.members(diff)}
             for name, part in parts.items():
                 company = len(parts) - 1
                 if not self._is_committed(part) and (name not in said or company < said[name][0]):
-                    said[name] = company, _refusal(part, verdict, company)
+                    said[name] = company, _refusal(part, verdict, company, why)
         return [refusal for _, refusal in said.values()]
 
     def left_out(self) -> list[EvidenceCard]:
@@ -101,8 +113,8 @@ class Merge:
         return self.committed is not None and contains(self.committed, diff)
 
 
-def _refusal(diff: Diff, verdict: Verdict | None, company: int) -> Refusal:
+def _refusal(diff: Diff, verdict: Verdict | None, company: int, unmeasured: str) -> Refusal:
     if verdict is None:
-        return Refusal(diff, None, "beside other changes, no gain of it was left")
+        return Refusal(diff, None, unmeasured)
     alone = f"together with {company} other change(s)" if company else "alone"
     return Refusal(diff, verdict.gain, f"{alone}, over {verdict.finished} held-out task(s)")

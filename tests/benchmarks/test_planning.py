@@ -1,7 +1,5 @@
 """The simulation lets time pass where everybody waits, and sees what the engine did meanwhile."""
 
-import asyncio
-import time
 from random import Random
 
 import pytest
@@ -10,28 +8,6 @@ import pytest
 @pytest.fixture
 def planning(benchmark_module):
     return benchmark_module("planning")
-
-
-def test_waiting_takes_no_time(planning):
-    async def wait():
-        await asyncio.gather(asyncio.sleep(3600), asyncio.sleep(7200))
-        return asyncio.get_running_loop().time()
-
-    began = time.perf_counter()
-    with asyncio.Runner(loop_factory=planning.VirtualLoop) as runner:
-        assert runner.run(wait()) == pytest.approx(7200)
-    assert time.perf_counter() - began < 60
-
-
-def test_waiting_for_nothing_is_an_error(planning):
-    runner = asyncio.Runner(loop_factory=planning.VirtualLoop)
-    with runner, pytest.raises(RuntimeError, match="no timer"):
-        try:
-            runner.run(asyncio.Event().wait())
-        finally:
-            loop = runner.get_loop()
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
 
 
 def test_a_law_has_the_percentiles_it_names(planning):

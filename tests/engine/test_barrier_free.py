@@ -160,7 +160,7 @@ async def test_what_the_head_solves_is_not_rolled_out_again_while_a_diff_is_not_
         initial_state={"known": "rule1"},
         held_out_frac=0.75,
         n_workers=2,
-        eval_concurrency=1,  # a merge takes six seconds
+        eval_concurrency=1,  # a merge takes seven seconds
         target_reward=1.0,
         max_seconds=math.inf,
         on_event=events.append,
@@ -169,7 +169,7 @@ async def test_what_the_head_solves_is_not_rolled_out_again_while_a_diff_is_not_
 
     kinds = [type(event) for event in events]
     proposed, committed = events[kinds.index(ProposalMade)], events[kinds.index(Committed)]
-    assert (proposed.at, committed.at) == (8.0, 14.0)
+    assert (proposed.at, committed.at) == (8.0, 15.0)
     solved = [e.at for e in events if isinstance(e, RolloutFinished) and e.task_id == "t0-1"]
     assert [at for at in solved if at <= committed.at] == [7.0, 8.0]
 
@@ -197,6 +197,7 @@ async def first_merge(**seconds):
         **world.parts,
         held_out_frac=0.5,
         n_workers=5,
+        eval_concurrency=10,
         target_reward=1.0,
         max_seconds=1000.0,
         on_event=lambda event: merges.append(event) if isinstance(event, MergeDecided) else None,

@@ -164,16 +164,18 @@ async def test_uncurtailed_gate_scores_all_at_once(looptime):
 
 @pytest.mark.asyncio
 @pytest.mark.looptime(start=0)
-async def test_tasks_along_cost_no_time_of_their_own(looptime):
+async def test_what_is_measured_along_costs_no_time_of_its_own(looptime):
     case, along = Case([0.0] * 2 + [1.0] * 2, [1.0] * 4, latency=1.0), tasks_named("yz")
-    async with case.pool().open() as pool:
+    async with case.pool(width=6).open() as pool:
         verifier = Verifier(pool, case.tasks)
         await pool.values("head", case.tasks)
         case.seconds = {"y": 0.5, "z": 0.5, "c": 0.5, "d": 0.5}
-        assert (await verifier.gate(HEAD, CANDIDATE, BAR, along=along)).accepted
+        pairs = [(artifact, task) for artifact in (HEAD, CANDIDATE) for task in along]
+        assert (await verifier.gate(HEAD, CANDIDATE, BAR, along=pairs)).accepted
+        assert await verifier.evaluate(HEAD, along) == [1.0, 1.0]
         assert await verifier.evaluate(CANDIDATE, along) == [1.0, 1.0]
     assert looptime == 2.5
-    assert sorted(case.calls) == sorted("abcd" * 2 + "yz")
+    assert sorted(case.calls) == sorted("abcd" * 2 + "yz" * 2)
 
 
 @pytest.mark.asyncio
@@ -182,18 +184,18 @@ async def test_tasks_along_cost_no_time_of_their_own(looptime):
     [([0.0, 0.0, 1.0, 1.0], "ab"), ([1.0, 1.0, 0.0, 1.0], "abcd"), ([1.0, 0.25, 1.0, 1.0], "abcd")],
     ids=["useless", "loses in the second wave", "loses in the first wave"],
 )
-async def test_tasks_along_are_not_paid_for_once_it_is_in_doubt(candidate, calls):
+async def test_what_is_measured_along_is_not_paid_for_once_it_is_in_doubt(candidate, calls):
     case = Case([0.0, 0.5, 1.0, 1.0], candidate)
-    await case.gate(0.4, width=1, along=tasks_named("yz"))
+    await case.gate(0.4, width=1, along=[(CANDIDATE, task) for task in tasks_named("yz")])
     assert case.calls == list(calls)
 
 
 @pytest.mark.asyncio
 @pytest.mark.looptime(start=0)
-async def test_a_task_along_that_cannot_be_scored_leaves_the_verdict():
+async def test_what_cannot_be_measured_along_leaves_the_verdict():
     case = Case([0.0, 1.0], [1.0, 1.0])
     case.errors["y"] = [ValueError("no")] * 9
-    verdict = await case.gate(along=tasks_named("y"))
+    verdict = await case.gate(along=[(CANDIDATE, task) for task in tasks_named("y")])
     assert (verdict.accepted, verdict.undecided) == (True, "")
 
 
@@ -554,3 +556,28 @@ async def test_cancelled_gate_withdraws_its_requests():
             await Verifier(pool, case.tasks).gate(HEAD, CANDIDATE, BAR)
         await anyio.sleep(5)
     assert case.calls == ["a", "b"]
+
+
+@pytest.mark.asyncio
+async def test_a_second_reward_is_measured_once_and_counts_in_the_value():
+    case = Case([0.0, 0.0], [1.0, 1.0])
+    async with case.pool().open() as pool:
+        verifier = Verifier(pool, case.tasks)
+        assert await verifier.evaluate(HEAD, case.tasks) == [0.0, 0.0]
+        case.rewards["head", "a"] = 1.0
+        assert await verifier.second(HEAD, case.tasks) == [1.0, 0.0]
+        assert await verifier.second(HEAD, case.tasks) == [1.0, 0.0]
+        assert await verifier.evaluate(HEAD, case.tasks) == [0.5, 0.0]
+    assert sorted(case.calls) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.asyncio
+async def test_a_second_reward_is_the_mean_of_as_many_runs_as_the_first():
+    case = Case([1.0], [1.0])
+    async with case.pool(repeats=2).open() as pool:
+        verifier = Verifier(pool, case.tasks)
+        await verifier.evaluate(HEAD, case.tasks)
+        case.rewards["head", "a"] = 0.0
+        assert await verifier.second(HEAD, case.tasks) == [0.0]
+        assert await verifier.evaluate(HEAD, case.tasks) == [0.5]
+    assert case.calls == ["a"] * 4

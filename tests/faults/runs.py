@@ -8,6 +8,7 @@ may be missing, and the reward must not be lower.
 import json
 import os
 import shutil
+from collections import Counter
 from functools import partial
 
 import anyio
@@ -129,9 +130,9 @@ class WholeRuns:
         per_life = self._whole["rounds"].breaths // 6
         while len(lives) < n or lives[-1].result is None:
             fault = Breath(self._rng.randint(1, per_life) if len(lives) < n else 0)
-            saved = self._saved(path) if _is_there(path) else set()
+            saved = self._saved(path) if _is_there(path) else Counter()
             life, _ = self._live(path, "rounds", fault)
-            assert saved.isdisjoint(life.runs), "it measured again what it had saved"
+            assert not life.measured_again(saved), "it measured again what it had saved"
             lives.append(life)
             if life.result is not None:
                 break
@@ -141,9 +142,9 @@ class WholeRuns:
 
     def _continue(self, path, schedule, first):
         """Take a run up again, and look at what it comes to."""
-        saved = self._saved(path) if schedule == "rounds" and _is_there(path) else set()
+        saved = self._saved(path) if schedule == "rounds" and _is_there(path) else Counter()
         second, _ = self._live(path, schedule, Breath(0))
-        assert saved.isdisjoint(second.runs), "it measured again what it had saved"
+        assert not second.measured_again(saved), "it measured again what it had saved"
         self._check(path, schedule, [first, second])
 
     def _check(self, path, schedule, lives):
@@ -184,11 +185,11 @@ class WholeRuns:
         copy(path, sample)
 
         def main(tell):
-            tell(sorted(saved_pairs(sample)))
+            tell(sorted(saved_pairs(sample).items()))
 
         (pairs,) = Child(main).wait()
         shutil.rmtree(sample)
-        return {tuple(pair) for pair in pairs}
+        return Counter({tuple(pair): times for pair, times in pairs})
 
     def _live(self, path, schedule, fault, durability="process"):
         """One life in a process of its own: what it came to, and how it ended."""

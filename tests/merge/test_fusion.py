@@ -5,7 +5,7 @@ from agentdescent.core.task import Task
 from agentdescent.merge.acceptance import gate
 from agentdescent.merge.blame import blame
 from agentdescent.merge.fusion import tournament
-from agentdescent.merge.union import fitting
+from agentdescent.merge.union import Union, fitting
 from agentdescent.policy.stats import commit_bar
 from support.merging import make_bench
 
@@ -108,10 +108,13 @@ async def test_only_the_lost_tasks_are_evaluated_to_find_whom_to_blame():
     at = make_bench(world(6, 7, a=([0], []), b=([1], []), c=([2], []), bad=([], [6])))
     merge = at.merge()
 
-    found = await blame(merge, diffs("a", "bad", "b", "c"), [Task("h6", "task 6")])
+    union = Union.of(at.head, diffs("a", "bad", "b", "c"))
+
+    found = await blame(merge, union, [Task("h6", "task 6")])
 
     assert [list(diff.ops) for diff in found] == [["bad"]]
-    assert len(at.verifier.scored) == 1 + 2 + 2  # the head, two halves, two members
+    assert len(at.verifier.seconds) == 2  # the head and the union
+    assert len(at.verifier.scored) == 2 + 2  # two halves, two members
     assert {task for _, task in at.verifier.scored} == {"h6"}
 
 
@@ -122,7 +125,7 @@ async def test_every_member_that_lost_a_task_is_found():
     names = ["n0", "bad5", "n1", "n2", "bad3", "bad6", "n3", "n4", "n5"]
     lost = [Task(f"h{i}", f"task {i}") for i in (3, 5, 6)]
 
-    found = await blame(at.merge(), diffs(*names), lost)
+    found = await blame(at.merge(), Union.of(at.head, diffs(*names)), lost)
 
     assert [list(diff.ops) for diff in found] == [["bad5"], ["bad3"], ["bad6"]]
 

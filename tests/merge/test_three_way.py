@@ -12,6 +12,7 @@ from agentdescent.merge.conflict import resolve_conflicts
 from agentdescent.merge.fusion import tournament
 from agentdescent.merge.joining import clash, fused, joined, moved, united
 from agentdescent.merge.staleness import StalenessFilter
+from agentdescent.merge.union import Union
 from agentdescent.policy.line_merge import lay_over, merge_lines
 from agentdescent.policy.staleness import get_policy
 from support.merging import SKILL, Plain, lines_of, make_bench
@@ -235,7 +236,7 @@ async def test_blame_is_found_by_halving_the_members():
     ]
     lost = [task for task in at.verifier.held_out if task.id == "h7"]
 
-    assert await blame(at.merge(), edits, lost) == [edits[2]]
+    assert await blame(at.merge(), Union.of(at.head, edits), lost) == [edits[2]]
 
 
 @pytest.mark.asyncio

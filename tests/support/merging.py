@@ -118,6 +118,7 @@ class Verifier:
         self.scored = []
         self.gated = []
         self.along = []
+        self.seconds = []
         self.failures = []
 
     def score(self, artifact, task):
@@ -134,9 +135,15 @@ class Verifier:
         return [self.score(artifact, task) for task in tasks]
 
     @either
+    async def second(self, artifact, tasks):
+        self.seconds.extend((artifact.render(), task.id) for task in tasks)
+        await anyio.lowlevel.checkpoint()
+        return [float(self.reward(artifact.state, int(task.id[1:]))) for task in tasks]
+
+    @either
     async def gate(self, head, candidate, bar, *, curtail=True, along=()):
         self.gated.append((dict(candidate.state), round(bar, 6), curtail))
-        self.along.append([task.id for task in along])
+        self.along.append([(sorted(artifact.state), task.id) for artifact, task in along])
         if self.broken:
             return Verdict(False, 0.0, bar, 0.0, 0.0, 0, len(self.held_out), undecided="h0 failed")
         old = await self.evaluate(head, self.held_out)

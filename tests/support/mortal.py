@@ -1,7 +1,7 @@
 """A run that is killed at its n-th breath, and what there is to say about it afterwards.
 
 `python -m support.mortal PATH SCHEDULE N REPORT` breathes at every call of `run` and at every step
-of the ledger; with N = 0 it lives to its end. REPORT gets one line a call of `run`, and the result.
+of the ledger; with N = 0 it lives to its end. REPORT gets one line a measurement, and the result.
 """
 
 import hashlib
@@ -10,11 +10,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import anyio
 
 from agentdescent import Diff, DifficultyWeighted, Task, async_evolve
+from agentdescent.calls import Stage, current_stage
 from agentdescent.core.events import Committed, RoundEnded
 from agentdescent.engine.search import EVALUATIONS, entries
 from agentdescent.evaluate.identity import task_key
@@ -60,7 +62,8 @@ class Mortal:
         self._fault.reach(step)
 
     async def run(self, rendered, task):
-        self.note({"run": [hashlib.sha256(rendered.encode()).hexdigest(), task.id]})
+        if current_stage() is Stage.GATE:
+            self.note({"run": [hashlib.sha256(rendered.encode()).hexdigest(), task.id]})
         self.reach("run")
         await anyio.sleep(0)
         return rendered
@@ -131,7 +134,7 @@ class Life:
     """What one process came to, by what it has noted.
 
     Attributes:
-        runs: (digest of the rendering, digest of the task) of every call of `run`.
+        measured: How often each (digest of the rendering, digest of the task) was measured.
         commits: (version, commit id) of every commit that was acknowledged.
         reward: The highest that was acknowledged.
         result: Of the whole run, without what depends on the clock; None if there is none.
@@ -143,13 +146,21 @@ class Life:
         text = Path(report).read_text()
         lines = [json.loads(line) for line in text.splitlines()]
         digests = {task.id: task_key(task).digest.hex() for task in tasks()}
-        self.runs = [(a, digests[name]) for a, name in (x["run"] for x in lines if "run" in x)]
+        runs = [line["run"] for line in lines if "run" in line]
+        self.measured = Counter((artifact, digests[name]) for artifact, name in runs)
         self.commits = [tuple(line["committed"]) for line in lines if "committed" in line]
         self.reward = max([0.0, *(line["reward"] for line in lines if "reward" in line)])
         ends = [line for line in lines if "result" in line]
         self.result = timeless(ends[0]["result"]) if ends else None
         self.error = ends[0]["result"]["error"] if ends else None
         self.breaths = ends[0]["breaths"] if ends else 0
+
+    def measured_again(self, saved):
+        """What it measured although `saved` had it: everything has a value, and may have a second.
+
+        What this does not see, the calls of the whole result show.
+        """
+        return [pair for pair, times in self.measured.items() if times + saved[pair] > 2]
 
 
 def spend(path, schedule, last_breath, report):
@@ -174,7 +185,7 @@ def timeless(record):
 
 
 def saved_pairs(path):
-    """Which measurements a ledger holds."""
+    """How many measurements of each pair a ledger holds."""
 
     async def read():
         ledger = GitLedger(path)
@@ -182,7 +193,7 @@ def saved_pairs(path):
         saved = await ledger.adopt("artifact")
         await ledger.close()
         found = entries(saved.pages, EVALUATIONS) if saved else []
-        return {(artifact, task) for artifact, task, _, _ in found}
+        return Counter((artifact, task) for artifact, task, _, _ in found)
 
     return anyio.run(read)
 
