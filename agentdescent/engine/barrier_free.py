@@ -1,7 +1,9 @@
 """The schedule without barriers: workers never wait for a merge."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import median_low
 from typing import Any
 
 import anyio
@@ -19,6 +21,13 @@ from agentdescent.engine.schedule import Picker, arrivals, waiting
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import describe
 
+PATIENCE = 6
+"""For how many typical rollouts workers wait for a merge rather than repeat what is solved.
+
+A gate takes two rollouts, one with members to weed out about six; what takes longer has
+stragglers.
+"""
+
 
 class BarrierFree:
     """A worker starts on the newest head as soon as it is free.
@@ -26,7 +35,8 @@ class BarrierFree:
     It waits in three cases only: while more than `async_ratio` of its diffs have not been looked at
     by a merge, while there is nothing to learn from its tasks before the next merge is done, and
     while it backs off after failures. Nothing is to be learned from a task that has a diff which no
-    merge has judged, nor, as long as there is any such diff, from one that the head has solved.
+    merge has judged, nor, as long as there is any such diff, from one that the head has solved; but
+    a merge that takes longer than `PATIENCE` rollouts is not waited for with tasks of that kind.
 
     A merge takes whatever is there. Since it costs the same for one diff and for many, it first
     waits for half of the crew to report, though no longer than the first diff's rollout took.
@@ -54,6 +64,7 @@ class BarrierFree:
         self._n_unjudged = 0
         self._solved: list[dict[str, int]] = [{} for _ in shards]
         self._at_the_merge: Sequence[Report] = ()
+        self._patience_ends = math.inf
         self._looked = anyio.Event()
         self._reported: set[int] = set()
         self._resting: set[int] = set()
@@ -111,6 +122,8 @@ class BarrierFree:
         await self._company(first[0].seconds)
         batch = self._at_the_merge = [*first, *waiting(inbox)]
         self._reported.clear()
+        patience = PATIENCE * median_low(report.seconds for report in batch)
+        self._patience_ends = anyio.current_time() + patience
         for report in batch:
             self._unlooked[report.ticket.worker] -= 1
         self._let_go_on()
@@ -139,6 +152,8 @@ class BarrierFree:
         if not self._n_unjudged:
             return keys
         unjudged, solved = self._unjudged[worker], self._solved[worker]
+        if anyio.current_time() >= self._patience_ends:
+            return [key for key in keys if key not in unjudged]
         head = self._shared.head.snapshot.version
         return [key for key in keys if key not in unjudged and solved.get(key) != head]
 
@@ -169,9 +184,11 @@ class BarrierFree:
                 await self._heard.wait()
 
     async def _rest(self, worker: int) -> None:
-        """Wait until the merge has looked at a batch, or has judged one."""
+        """Wait until the merge has looked at a batch, has judged one, or takes too long."""
         self._leave(worker)
-        await self._looked.wait()
+        left = self._patience_ends - anyio.current_time()
+        with anyio.move_on_after(left if left > 0 else math.inf):
+            await self._looked.wait()
         self._resting.discard(worker)
 
     def _leave(self, worker: int) -> None:

@@ -17,6 +17,7 @@ from agentdescent import (
     get_policy,
 )
 from agentdescent.core.events import Committed, MergeDecided, ProposalMade, RolloutFinished
+from agentdescent.engine.barrier_free import PATIENCE
 from agentdescent.ledger import MemoryLedger
 from support.router import RouterWorld
 from support.toy import HiddenRules
@@ -149,9 +150,11 @@ async def test_a_task_is_not_rolled_out_again_while_its_diff_is_not_judged(n_wor
     assert sorted(rolled_out) == ["t0-0", "t0-1"]
 
 
-@pytest.mark.asyncio
-@pytest.mark.looptime(start=0)
-async def test_what_the_head_solves_is_not_rolled_out_again_while_a_diff_is_not_judged():
+async def solved_rollouts(eval_concurrency):
+    """When a task that the head solves was rolled out: until the first proposal, until its merge.
+
+    One second each; a merge takes seven seconds' work.
+    """
     world = HiddenRules(rules=2, per_rule=4, run_s=1.0)
     events = []
 
@@ -160,7 +163,7 @@ async def test_what_the_head_solves_is_not_rolled_out_again_while_a_diff_is_not_
         initial_state={"known": "rule1"},
         held_out_frac=0.75,
         n_workers=2,
-        eval_concurrency=1,  # a merge takes seven seconds
+        eval_concurrency=eval_concurrency,
         target_reward=1.0,
         max_seconds=math.inf,
         on_event=events.append,
@@ -169,9 +172,31 @@ async def test_what_the_head_solves_is_not_rolled_out_again_while_a_diff_is_not_
 
     kinds = [type(event) for event in events]
     proposed, committed = events[kinds.index(ProposalMade)], events[kinds.index(Committed)]
-    assert (proposed.at, committed.at) == (8.0, 15.0)
-    solved = [e.at for e in events if isinstance(e, RolloutFinished) and e.task_id == "t0-1"]
-    assert [at for at in solved if at <= committed.at] == [7.0, 8.0]
+    ends = [e.at for e in events if isinstance(e, RolloutFinished) and e.task_id == "t0-1"]
+    return (
+        [at - proposed.at for at in ends if at <= proposed.at],
+        [at - proposed.at for at in ends if proposed.at < at <= committed.at],
+        committed.at - proposed.at,
+    )
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_what_the_head_solves_is_not_rolled_out_again_while_a_diff_is_not_judged():
+    before, meanwhile, merge = await solved_rollouts(eval_concurrency=2)
+
+    assert before == [-1.0, 0.0]
+    assert meanwhile == []
+    assert 3.0 < merge <= 5.0
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_a_merge_is_waited_for_no_longer_than_six_rollouts_take():
+    _, meanwhile, merge = await solved_rollouts(eval_concurrency=1)
+
+    assert meanwhile == [PATIENCE + 1.0]
+    assert merge == 7.0
 
 
 @dataclass
