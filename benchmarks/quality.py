@@ -126,7 +126,7 @@ def _found(world: World, reward: float, rendered: str, commits: int) -> Found:
 
 
 def measure(quick: bool) -> Iterable[Row]:
-    seeds = range(3 if quick else 20)
+    seeds = range(3 if quick else 100)
     for n_workers in CREWS[:2] if quick else CREWS:
         floor = {
             schedule: [theirs(seed, n_workers, schedule) for seed in seeds] for schedule in BARS
