@@ -22,6 +22,7 @@ from agentdescent.merge.own_tasks import OwnTasks
 from agentdescent.merge.promotion import Promotion
 from agentdescent.merge.record import NO_POLICIES, Merge
 from agentdescent.merge.replaced import fused_by, tell
+from agentdescent.merge.second_look import TurnedDown, look_again
 from agentdescent.merge.staleness import StalenessFilter
 from agentdescent.merge.trust import most_ops, within_constraints, within_trust_region
 from agentdescent.merge.union import Union
@@ -76,6 +77,7 @@ class Aggregator:
         self._staleness = StalenessFilter(ledger, verifier, self.staleness_policy, self.config)
         self._committer = Committer(ledger, self.config)
         self._promotion = Promotion(ledger, self.config.promote_after_k, self.policies.promotion)
+        self._turned_down = TurnedDown()
         self._merge: Merge | None = None
 
     def pending(self) -> int:
@@ -88,6 +90,7 @@ class Aggregator:
             "buffer": self.buffer.dump(),
             "promotion": self._promotion.dump(),
             "screened": self.screened,
+            "turned_down": self._turned_down.dump(),
             "policies": {name: policy.dump() for name, policy in self._lasting().items()},
         }
 
@@ -96,6 +99,7 @@ class Aggregator:
         self.buffer.restore(saved["buffer"], tasks)
         self._promotion.restore(saved["promotion"])
         self.screened = saved["screened"]
+        self._turned_down.restore(saved.get("turned_down", {}))
         known = saved.get("policies", {})
         for name, policy in self._lasting().items():
             if name in known:
@@ -262,10 +266,14 @@ class Aggregator:
     ) -> MergeReport:
         own = OwnTasks(merge, Union((diff,), diff, candidate))  # none, if it was made of several
         verdict = await gate(merge, candidate, own.trials)
+        if not verdict.accepted and self._turned_down.has(merge, diff):
+            verdict = await look_again(merge, candidate, verdict)
         report = replace(report, prob_improve=verdict.probability, blamed=merge.blamed)
         await learn_trust(merge, candidate, verdict, self.audit)
         if not verdict.accepted:
             category, reason = refuse(merge, diff, verdict)
+            if not verdict.undecided:
+                self._turned_down.note(merge, diff)
             return replace(report, category=category, reason=reason)
         if await own.lucky(own.promises):
             merge.refuse_luck([diff])

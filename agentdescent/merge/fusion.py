@@ -36,6 +36,7 @@ class _Tournament:
         self._blamed: list[Diff] = []
         self._passing: list[tuple[Union, Verdict]] = []
         self._own_tasks: OwnTasks | None = None
+        self._kept: list[Diff] = []
 
     async def run(self, members: Sequence[Diff]) -> Union:
         whole = Union.of(self._merge.artifact, members)
@@ -80,12 +81,14 @@ class _Tournament:
             return []
         guilty = await blame(self._merge, union, verdict.lost)
         if not guilty and verdict.accepted:
-            guilty = await breakers(self._merge, self._own(union))
+            own = self._own(union)
+            guilty = await breakers(self._merge, own)
+            self._kept += [p.member for p in own.promises if p.member not in guilty]
         return guilty
 
     def _own(self, union: Union) -> OwnTasks:
         if self._own_tasks is None or self._own_tasks.union is not union:
-            self._own_tasks = OwnTasks(self._merge, union)
+            self._own_tasks = OwnTasks(self._merge, union, self._kept)
         return self._own_tasks
 
     async def _adds_nothing(self, whole: Union) -> bool:

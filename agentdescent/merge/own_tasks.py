@@ -1,7 +1,7 @@
 """Own tasks: whether the members of a union still earn there what brought them into it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,12 +39,15 @@ class OwnTasks:
 
     Attributes:
         union: The union.
-        promises: One for each member whose gain was measured.
+        promises: One for each member whose gain was measured, without those of `kept`: members that
+            have earned their gains in greater company.
     """
 
-    def __init__(self, merge: Merge, union: Union) -> None:
+    def __init__(self, merge: Merge, union: Union, kept: Collection[Diff] = ()) -> None:
         self.union: Union = union
-        self.promises: list[Promise] = _promises(merge, union)
+        self.promises: list[Promise] = [
+            promise for promise in _promises(merge, union) if promise.member not in kept
+        ]
         self._merge = merge
 
     @property

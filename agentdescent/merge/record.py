@@ -74,6 +74,11 @@ class Merge:
         """Remember the gate's verdict."""
         self._verdicts.append((candidate.state, verdict))
 
+    def forget(self, candidate: EvolvingArtifact) -> None:
+        """Forget the gate's verdict, as if it had never been asked for one."""
+        self.full_gates -= self.verdict_on(candidate) is not None
+        self._verdicts = [known for known in self._verdicts if known[0] != candidate.state]
+
     def members(self, diff: Diff) -> list[EvidenceCard]:
         """The cards whose whole edit is part of `diff`."""
         return [card for card in self.cards if contains(diff, card.diff)]

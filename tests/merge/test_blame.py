@@ -64,8 +64,20 @@ async def test_a_gate_hears_what_will_be_evaluated_next():
     seen_once = [(["c", "lucky"], "t20"), (rest, "t21")]
     assert at.verifier.along == [
         [*((everybody, task) for task in ("t20", "t21", "t24")), *seen_once],
-        [(rest, "t20"), (rest, "t24"), (["c"], "t20")],
+        [],
     ]
+
+
+@pytest.mark.asyncio
+async def test_members_that_have_helped_in_greater_company_are_not_tried_again():
+    at = make_bench(world(a=([0, 20], []), lucky=([], []), c=([2, 22], [])))
+    merge, members = merge_of(at, a=[20], lucky=[21], c=[22])
+
+    union = await tournament(merge, members)
+
+    assert sorted(union.diff.ops) == ["a", "c"]
+    assert (["a", "c"], "t20") not in at.verifier.scored
+    assert len(at.verifier.gated) == 2
 
 
 @pytest.mark.asyncio
