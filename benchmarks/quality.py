@@ -132,29 +132,27 @@ def measure(quick: bool) -> Iterable[Row]:
             schedule: [theirs(seed, n_workers, schedule) for seed in seeds] for schedule in BARS
         }
         for schedule, bar in BARS.items():
-            yield _row(f"floor, {schedule}", n_workers, floor[schedule], floor["rounds"], math.inf)
+            yield {"floor": schedule} | _row(n_workers, floor[schedule], floor["rounds"])
             found = [ours(seed, n_workers, schedule)[0] for seed in seeds]
-            yield _row(schedule, n_workers, found, floor["rounds"], bar)
+            row = _row(n_workers, found, floor["rounds"])
+            to_floor = row["to the floor in rounds"]
+            clean = all(run.hit and not run.harmful for run in found)
+            judged = {"bar": bar, "reached": to_floor <= bar and clean}
+            yield {"schedule": schedule} | row | judged
 
 
-def _row(name: str, n_workers: int, found: list[Found], floor: list[Found], bar: float) -> Row:
+def _row(n_workers: int, found: list[Found], floor: list[Found]) -> Row:
     calls = sorted(run.calls for run in found)
-    to_floor = median(calls) / median([run.calls for run in floor])
-    harmful = sum(run.harmful > 0 for run in found)
-    hits = sum(run.hit for run in found)
     return {
         "workers": n_workers,
-        "schedule": name,
         "calls": median(calls),
         "least": calls[0],
         "most": calls[-1],
         "held-out": median([run.held_out_calls for run in found]),
         "commits": median([run.commits for run in found]),
-        "to the floor in rounds": to_floor,
-        "bar": bar,
-        "hits": f"{hits}/{len(found)}",
-        "with harm": harmful,
-        "reached": to_floor <= bar and hits == len(found) and not harmful,
+        "to the floor in rounds": median(calls) / median([run.calls for run in floor]),
+        "hits": f"{sum(run.hit for run in found)}/{len(found)}",
+        "with harm": sum(run.harmful > 0 for run in found),
     }
 
 
