@@ -65,10 +65,14 @@ def _beats(card: EvidenceCard, rival: EvidenceCard, scores: Mapping[str, float])
 def _contested(cards: Sequence[EvidenceCard], clashes: Clash) -> dict[str, Diff]:
     """The distinct edits that clash with another one, by signature."""
     edits = {signature(card.diff): card.diff for card in cards}
+    by_key: defaultdict[str, list[Diff]] = defaultdict(list)
+    for edit in edits.values():
+        for key in edit.ops:
+            by_key[key].append(edit)
     return {
         name: edit
         for name, edit in edits.items()
-        if any(clashes(edit, other) for other in edits.values())
+        if any(clashes(edit, other) for key in edit.ops for other in by_key[key])
     }
 
 
