@@ -50,6 +50,8 @@ class EvidenceCard:
     def rebased_onto(self, head: Mapping[str, int]) -> "EvidenceCard":
         """The same card, based on the versions of `head`."""
         fresh = {key: head[key] for key in self.touched if key in head}
+        if fresh.items() <= self.base_version.items():
+            return self
         return replace(self, base_version={**self.base_version, **fresh})
 
     def refused(self) -> "EvidenceCard":

@@ -35,6 +35,8 @@ def _rank(group: Sequence[EvidenceCard]) -> tuple[float, tuple[int, int]]:
 
 
 def _joined(group: Sequence[EvidenceCard]) -> Diff:
+    if len(group) == 1:
+        return group[0].diff
     authors = dict.fromkeys(card.diff.author for card in group)
     return replace(
         group[0].diff,

@@ -93,9 +93,12 @@ def caught_up(
     card: EvidenceCard, head: EvolvingArtifact, version: Mapping[str, int]
 ) -> EvidenceCard:
     """`card` based on `head`, which is at `version`, with its edit moved there."""
+    rebased = card.rebased_onto(version)
+    if rebased is card:
+        return card
     values = {key: head.state.get(key) for key in card.base_values}
     diff = moved(card.diff, card.base_values, head)
-    return replace(card.rebased_onto(version), diff=diff, base_values=values)
+    return replace(rebased, diff=diff, base_values=values)
 
 
 def _rebased(head: EvolvingArtifact, key: str, base: Any, value: Any) -> str | None:
