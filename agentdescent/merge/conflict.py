@@ -69,10 +69,11 @@ def _contested(cards: Sequence[EvidenceCard], clashes: Clash) -> dict[str, Diff]
     for edit in edits.values():
         for key in edit.ops:
             by_key[key].append(edit)
+    shared = {key: beside for key, beside in by_key.items() if len(beside) > 1}
     return {
         name: edit
         for name, edit in edits.items()
-        if any(clashes(edit, other) for key in edit.ops for other in by_key[key])
+        if any(clashes(edit, other) for key in edit.ops for other in shared.get(key, ()))
     }
 
 

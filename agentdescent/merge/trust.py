@@ -30,6 +30,8 @@ def within_constraints(
 
     A card was checked when it was made; what was committed since may leave no room for it.
     """
+    if not artifact.constraints:
+        return list(cards), []
     allowed: list[EvidenceCard] = []
     refused: list[Refusal] = []
     for card in cards:
