@@ -27,10 +27,12 @@ async def resolve_conflicts(
     """
     clashes = partial(clash, merge.artifact)
     rivals = _contested(cards, clashes)
+    if not rivals:
+        return list(cards), 0
     merge.rivals += len(rivals)
-    if rivals and merge.policies.conflict is not None:
+    if merge.policies.conflict is not None:
         return await resolved(merge, cards, merge.policies.conflict)
-    shortlist = await _halved(merge, cards, rivals, clashes) if rivals else list(cards)
+    shortlist = await _halved(merge, cards, rivals, clashes)
     scores = await _totals(merge, _contested(shortlist, clashes), 1.0)
     kept = settle(shortlist, scores, clashes)
     return kept, len(cards) - len(kept)
