@@ -152,10 +152,12 @@ class BarrierFree:
         if not self._n_unjudged:
             return keys
         unjudged, solved = self._unjudged[worker], self._solved[worker]
-        if anyio.current_time() >= self._patience_ends:
-            return [key for key in keys if key not in unjudged]
+        untouched = [key for key in keys if key not in unjudged]
         head = self._shared.head.snapshot.version
-        return [key for key in keys if key not in unjudged and solved.get(key) != head]
+        unsolved = [key for key in untouched if solved.get(key) != head]
+        if unsolved or not untouched or anyio.current_time() < self._patience_ends:
+            return unsolved
+        return untouched
 
     async def _pick(self, worker: int, serial: int) -> Task:
         """The sampler's choice, or its choice among the rest if that is not worthwhile."""
