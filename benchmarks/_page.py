@@ -33,7 +33,10 @@ SECTIONS = {
     "gate": Section("The gate", [Plot("ms", ["gate", "at once"], "bar ms")]),
     "ledger": Section("The ledger", [Plot("to bare", ["durability"], "bar")]),
     "quality": Section(
-        "Calls to quality", [Plot("to the floor in rounds", ["schedule", "workers"], "bar")]
+        "Calls to quality",
+        [Plot("to the floor in rounds", ["schedule", "workers"], "bar")],
+        "Calls take virtual time, so a seed always gives the same run. With 16 workers the floor "
+        "takes one of two counts, a commit apart, about as often: its median needs many seeds.",
     ),
     "overlap": Section(
         "Overlap",
@@ -41,9 +44,9 @@ SECTIONS = {
             Plot("to the schedule", ["rounds"], "bar"),
             Plot("slots busy", ["without barriers"], "bar"),
         ],
-        "The schedule of a round is the longest chain of calls of one worker and then the gate. "
-        "After a gate, members of a union are tried once more on the tasks they come from: `own "
-        "tasks counted` has these in the schedule.",
+        "The schedule of a round is the longest chain of calls of one worker and then the two "
+        "waves of held-out tasks. Along with the last wave, members of a union are tried once more "
+        "on the tasks they come from: `with own tasks` counts these as part of the wave.",
     ),
     "honest_gate": Section(
         "An honest gate",

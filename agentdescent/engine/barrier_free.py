@@ -1,4 +1,4 @@
-"""The schedule without barriers: workers never wait for a merge."""
+"""The schedule without barriers: workers do not wait for one another."""
 
 import math
 from collections.abc import Mapping, Sequence
