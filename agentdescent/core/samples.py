@@ -1,7 +1,5 @@
 """Percentiles of what is measured again and again, in bounded memory."""
 
-from array import array
-from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -16,7 +14,7 @@ _DIGEST = 101
 
 @dataclass(slots=True, eq=False)
 class Samples:  # noqa: PLW1641 - it changes, so it has no hash
-    """Values in ascending order.
+    """Values, put in order when somebody asks.
 
     Two are equal when they count as many values and agree on every whole percentile.
 
@@ -25,22 +23,24 @@ class Samples:  # noqa: PLW1641 - it changes, so it has no hash
     """
 
     count: int = 0
-    _kept: "array[float]" = field(default_factory=lambda: array("d"))
+    _kept: list[float] = field(default_factory=list[float])
     _random: Random = field(default_factory=lambda: Random(0), repr=False)  # noqa: S311 - a sample
 
     def add(self, value: float) -> None:
         """Learn one value."""
         self.count += 1
         if len(self._kept) == self.count - 1 < EXACT:
-            insort(self._kept, value)
-        elif self._random.random() * self.count < len(self._kept):
-            del self._kept[self._random.randrange(len(self._kept))]
-            insort(self._kept, value)
+            self._kept.append(value)
+            return
+        place = int(self._random.random() * self.count)
+        if place < len(self._kept):
+            self._kept[place] = value
 
     def percentile(self, percent: float) -> float | None:
         """The value that `percent` of all do not exceed; None if there are none."""
         if not self._kept:
             return None
+        self._kept.sort()
         return self._kept[round((len(self._kept) - 1) * percent / 100)]
 
     @property
@@ -55,6 +55,7 @@ class Samples:  # noqa: PLW1641 - it changes, so it has no hash
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads: all values, or a hundred and one percentiles of them."""
+        self._kept.sort()
         kept: Iterable[float] = self._kept
         if len(self._kept) > _DIGEST:
             last = len(self._kept) - 1
@@ -64,7 +65,7 @@ class Samples:  # noqa: PLW1641 - it changes, so it has no hash
     @classmethod
     def from_json(cls, record: Any) -> Self:
         """What `as_json` has written; whole percentiles are the same as before."""
-        values = array("d", sorted(record.get("values", ())))
+        values = sorted(map(float, record.get("values", ())))
         return cls(max(record.get("count", 0), len(values)), values)
 
     def __eq__(self, other: object) -> bool:
