@@ -52,7 +52,10 @@ def united(head: EvolvingArtifact, members: Sequence[Diff]) -> dict[str, Any] | 
 
 def clash(head: EvolvingArtifact, one: Diff, other: Diff) -> bool:
     """True when both give one key of `head` different values that cannot be joined."""
-    return diffs_contradict(one, other) and united(head, [one, other]) is None
+    if not diffs_contradict(one, other):
+        return False
+    joins = getattr(head.strategy, "merge_values", None) is not None
+    return not joins or united(head, [one, other]) is None
 
 
 def fused(head: EvolvingArtifact, members: Sequence[Diff]) -> Diff:
