@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+from array import array
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -11,7 +13,7 @@ from agentdescent.core.task import Task
 from agentdescent.evaluate.identity import EvaluationIdentity, identity_of, task_key
 
 CAPACITY = 200_000
-"""Measurements kept by default, about 20 MB."""
+"""Measurements kept by default: about 7 MB where each artifact was measured on 16 tasks."""
 
 
 Key = tuple[bytes, bytes, int]
@@ -21,33 +23,39 @@ Key = tuple[bytes, bytes, int]
 class Page:
     """What is known of one artifact, told apart by its rendered text.
 
-    Most tasks are measured once, so their first measurements are kept apart: as bare numbers, they
-    take half the memory.
+    Every candidate that a gate turns down leaves a page behind, so that a long run has many, each
+    of a few tasks that are measured once. First measurements are therefore kept apart, as bare
+    numbers in the order of the tasks' own: dicts would take more than twice the memory.
 
     Attributes:
         digest: SHA-256 of the text.
-        first: The measurement of repeat 0 per task digest.
-        later: Per task digest the measurements of the repeats after it; None where one is missing.
-        parts: Per task digest what measurements are made of, where the scorer said so.
     """
 
-    __slots__ = ("digest", "first", "later", "parts")
+    __slots__ = ("_later", "_numbers", "_parts", "_tasks", "_values", "digest")
 
-    def __init__(self, digest: bytes) -> None:
+    def __init__(self, digest: bytes, numbers: dict[bytes, int]) -> None:
+        """Start empty.
+
+        Args:
+            digest: SHA-256 of the text.
+            numbers: A number for each task digest; all pages share and extend it.
+        """
         self.digest: bytes = digest
-        self.first: dict[bytes, float] = {}
-        self.later: dict[bytes, list[float | None]] = {}
-        self.parts: dict[bytes, list[Mapping[str, float]]] = {}
+        self._numbers = numbers
+        self._tasks = array("I")
+        self._values = array("d")
+        self._later: dict[bytes, list[float | None]] | None = None
+        self._parts: dict[bytes, list[Mapping[str, float]]] | None = None
 
     def count(self) -> int:
         """How many measurements there are."""
-        later = sum(draw is not None for draws in self.later.values() for draw in draws)
-        return len(self.first) + later
+        later = (self._later or {}).values()
+        return len(self._values) + sum(draw is not None for draws in later for draw in draws)
 
     def value(self, task: bytes, repeats: int) -> float | None:
         """The mean of all measurements; None unless the first `repeats` are there."""
-        first = self.first.get(task)
-        if first is None or (task not in self.later and repeats == 1):
+        first = self._first(task)
+        if first is None or (repeats == 1 and task not in (self._later or ())):
             return first
         draws = self._draws(task)
         if len(draws) < repeats or None in draws[:repeats]:
@@ -77,19 +85,47 @@ class Page:
     def store(self, task: bytes, repeat: int, value: float) -> bool:
         """Keep one measurement; False if it replaces another."""
         if repeat == 0:
-            is_new = task not in self.first
-            self.first[task] = value
-            return is_new
+            return self._store_first(task, value)
         later = self._make_room(task, repeat + 1)
         is_new = later[repeat - 1] is None
         later[repeat - 1] = value
         return is_new
 
+    def note_parts(self, task: bytes, parts: Mapping[str, float]) -> None:
+        """Keep what one measurement is made of."""
+        self._parts = self._parts or {}
+        self._parts.setdefault(task, []).append(parts)
+
+    def parts(self, task: bytes) -> Sequence[Mapping[str, float]]:
+        """What measurements are made of, where the scorer said so."""
+        return (self._parts or {}).get(task, ())
+
+    def _first(self, task: bytes) -> float | None:
+        number = self._numbers.get(task)
+        if number is None:
+            return None
+        place = bisect_left(self._tasks, number)
+        return self._values[place] if self._has(number, place) else None
+
+    def _store_first(self, task: bytes, value: float) -> bool:
+        number = self._numbers.setdefault(task, len(self._numbers))
+        place = bisect_left(self._tasks, number)
+        if self._has(number, place):
+            self._values[place] = value
+            return False
+        self._tasks.insert(place, number)
+        self._values.insert(place, value)
+        return True
+
+    def _has(self, number: int, place: int) -> bool:
+        return place < len(self._tasks) and self._tasks[place] == number
+
     def _draws(self, task: bytes) -> list[float | None]:
-        return [self.first.get(task), *self.later.get(task, ())]
+        return [self._first(task), *(self._later or {}).get(task, ())]
 
     def _make_room(self, task: bytes, repeats: int) -> list[float | None]:
-        later = self.later.setdefault(task, [])
+        self._later = self._later or {}
+        later = self._later.setdefault(task, [])
         later.extend([None] * (repeats - 1 - len(later)))
         return later
 
@@ -120,6 +156,7 @@ class Memo:
         self._measures = (run, reward, evaluation_key)
         self._capacity = capacity
         self._pages: dict[bytes, Page] = {}
+        self._numbers: dict[bytes, int] = {}
         self._pinned = b""
         self._on_store: Callable[[Sequence[Any]], object] | None = None
         self._passing: set[bytes] = set()
@@ -177,19 +214,19 @@ class Memo:
     def note_parts(self, key: Key, parts: Mapping[str, float]) -> None:
         """Keep what a measurement is made of; it goes with the artifact."""
         digest, task, _ = key
-        self._opened(digest).parts.setdefault(task, []).append(parts)
+        self._opened(digest).note_parts(task, parts)
 
     def parts(self, rendered: str, tasks: Sequence[Task]) -> dict[str, float]:
         """The mean of each part over those of `tasks` that have it; empty if none was noted."""
         page = self.page(rendered)
         by_name: defaultdict[str, list[float]] = defaultdict(list)
         for task in tasks:
-            for name, value in _means(page.parts.get(self.task_key(task), ())).items():
+            for name, value in _means(page.parts(self.task_key(task))).items():
                 by_name[name].append(value)
         return {name: mean(values) for name, values in sorted(by_name.items())}
 
     def _opened(self, digest: bytes) -> Page:
-        page = self._pages.pop(digest, None) or Page(digest)
+        page = self._pages.pop(digest, None) or Page(digest, self._numbers)
         self._pages[digest] = page
         return page
 

@@ -31,6 +31,26 @@ def test_value_is_kept_per_artifact_and_task():
     assert len(memo) == 3
 
 
+def test_every_artifact_may_be_measured_on_other_tasks_in_another_order():
+    memo = Memo(run, reward)
+    tasks = [f"task {number}".encode() for number in range(8)]
+    measured = {"up": tasks[:5], "down": tasks[:2:-1], "one": [tasks[6]], "none": []}
+    for rendered, chosen in measured.items():
+        for value, task in enumerate(chosen):
+            stored(memo, rendered, float(value), task=task)
+
+    for rendered, chosen in measured.items():
+        known = {task: memo.page(rendered).value(task, 1) for task in tasks}
+        assert known == {**dict.fromkeys(tasks), **{task: i for i, task in enumerate(chosen)}}
+
+
+def test_a_measurement_that_is_taken_again_replaces_the_first():
+    memo = Memo(run, reward)
+    stored(memo, "one", 0.25)
+    stored(memo, "one", 0.5)
+    assert (memo.page("one").value(A, 1), len(memo)) == (0.5, 1)
+
+
 def test_value_is_the_mean_once_all_repeats_are_there():
     memo = Memo(run, reward)
     digest = memo.page("one").digest
