@@ -1,5 +1,6 @@
 """Percentiles of what is measured again and again, in bounded memory."""
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -23,7 +24,7 @@ class Samples:  # noqa: PLW1641 - it changes, so it has no hash
     """
 
     count: int = 0
-    _kept: list[float] = field(default_factory=list[float])
+    _kept: "array[float]" = field(default_factory=lambda: array("d"))
     _random: Random = field(default_factory=lambda: Random(0), repr=False)  # noqa: S311 - a sample
 
     def add(self, value: float) -> None:
@@ -40,8 +41,8 @@ class Samples:  # noqa: PLW1641 - it changes, so it has no hash
         """The value that `percent` of all do not exceed; None if there are none."""
         if not self._kept:
             return None
-        self._kept.sort()
-        return self._kept[round((len(self._kept) - 1) * percent / 100)]
+        ordered = self._ordered()
+        return ordered[round((len(ordered) - 1) * percent / 100)]
 
     @property
     def p50(self) -> float | None:
@@ -55,18 +56,24 @@ class Samples:  # noqa: PLW1641 - it changes, so it has no hash
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads: all values, or a hundred and one percentiles of them."""
-        self._kept.sort()
-        kept: Iterable[float] = self._kept
-        if len(self._kept) > _DIGEST:
-            last = len(self._kept) - 1
-            kept = (self._kept[round(last * percent / 100)] for percent in range(_DIGEST))
+        ordered = self._ordered()
+        kept: Iterable[float] = ordered
+        if len(ordered) > _DIGEST:
+            last = len(ordered) - 1
+            kept = (ordered[round(last * percent / 100)] for percent in range(_DIGEST))
         return {"count": self.count, "values": list(kept)}
 
     @classmethod
     def from_json(cls, record: Any) -> Self:
         """What `as_json` has written; whole percentiles are the same as before."""
-        values = sorted(map(float, record.get("values", ())))
+        values = array("d", sorted(record.get("values", ())))
         return cls(max(record.get("count", 0), len(values)), values)
+
+    def _ordered(self) -> "array[float]":
+        """All values, put in order where they are; what a thread adds meanwhile comes after."""
+        ordered = array("d", sorted(self._kept))
+        self._kept[: len(ordered)] = ordered
+        return ordered
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Samples) and self.as_json() == other.as_json()
