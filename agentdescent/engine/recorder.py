@@ -6,8 +6,6 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
-import anyio
-
 from agentdescent.core.events import MergeDecided, RoundEnded
 from agentdescent.core.outcomes import MergeOutcome, MergeReport
 from agentdescent.core.spend import Unit
@@ -15,7 +13,7 @@ from agentdescent.engine.journal import Journal, Window
 from agentdescent.engine.shared import Shared
 from agentdescent.errors import describe
 from agentdescent.result import RoundInfo
-from agentdescent.threads import awaited, called
+from agentdescent.threads import awaited, called, now
 
 OnRound = Callable[[RoundInfo], Any]
 
@@ -43,7 +41,7 @@ class Recorder:
         self._shared = shared
         self._journal = journal
         self._on_round = on_round
-        self._began = anyio.current_time()
+        self._began = now()
         self._unrecorded: list[MergeReport] = []
         self.history: list[RoundInfo] = history
         self.stale_considered: int = 0
@@ -52,7 +50,7 @@ class Recorder:
 
     def elapsed(self) -> float:
         """Seconds since the run began."""
-        return anyio.current_time() - self._began
+        return now() - self._began
 
     def note(self, reports: Iterable[MergeReport]) -> None:
         """Learn of merges; they belong to the round that ends next."""
@@ -62,14 +60,14 @@ class Recorder:
             self.stale_discarded += report.discarded_stale
             self.cas_conflicts += report.category == MergeOutcome.CAS_CONFLICT
             if self._shared.emit is not None:
-                self._shared.emit(MergeDecided(anyio.current_time(), len(self.history), report))
+                self._shared.emit(MergeDecided(now(), len(self.history), report))
 
     async def end_round(self, reward: float) -> RoundInfo:
         """Append the entry of the round that ends now and tell `on_round`."""
         info = self._gather(len(self.history), reward)
         self.history.append(info)
         if self._shared.emit is not None:
-            self._shared.emit(RoundEnded(anyio.current_time(), info))
+            self._shared.emit(RoundEnded(now(), info))
         await self._call_back(info)
         return info
 

@@ -23,6 +23,7 @@ from agentdescent.engine.experience import Experience
 from agentdescent.engine.messages import Report, Step, Ticket
 from agentdescent.engine.plugins import render, to_diff
 from agentdescent.errors import classify
+from agentdescent.threads import now
 
 _CUT = Scored(0.0, "The reply was cut off at its length limit, so it was not scored.")
 
@@ -98,12 +99,12 @@ class Rollouts:
     async def _roll_out(self, report: Report) -> None:
         ticket = report.ticket
         task = ticket.task
-        began = anyio.current_time()
+        began = now()
         output = await self._output(ticket)
         report.step = Step.REWARD
         scored = await self._score(task, output, ticket.leash)
         earned = check_reward(task, scored)
-        report.seconds = anyio.current_time() - began
+        report.seconds = now() - began
         report.reward = earned
         if earned >= self.solved_threshold:
             if self.experience is not None:
@@ -129,12 +130,12 @@ class Rollouts:
 
     async def _take_turns(self, turns: CourseDoor, ticket: Ticket) -> object:
         rendered, task = ticket.snapshot.rendered, ticket.task
-        began = anyio.current_time()
+        began = now()
         ticket.course = Course(
             task.id,
             ticket.snapshot.version,
             ticket.resume,
-            lambda: self.is_overdue(task, anyio.current_time() - began),
+            lambda: self.is_overdue(task, now() - began),
         )
         output = await turns(rendered, task, leash=ticket.leash, course=ticket.course)
         ticket.course = None

@@ -9,6 +9,7 @@ from agentdescent.threads.daemon import (
     in_thread,
     is_async,
     loop_is_running,
+    now,
     seated,
 )
 from agentdescent.threads.hooks import either, invoke, noting_abandoned_hooks, on_loop
@@ -25,6 +26,7 @@ __all__ = [
     "is_async",
     "loop_is_running",
     "noting_abandoned_hooks",
+    "now",
     "on_loop",
     "seated",
 ]

@@ -281,6 +281,14 @@ def _is_called_off() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def now() -> float:
+    """The time of the event loop in this thread, in seconds: `anyio.current_time`, found faster."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:  # another kind of event loop
+        return anyio.current_time()
+
+
 def loop_is_running() -> bool:
     """True where an event loop runs in this very thread."""
     try:
