@@ -47,15 +47,15 @@ class Measure:
         """
         kept = None if self._outputs is None else self._outputs.get(key)
         output = await self._run(rendered, task, leash=leash) if kept is None else kept[0]
-        value = await self._score(key, task, output, leash)
+        if is_cut(output):
+            value = 0.0  # half an answer earns nothing, and is not shown to the scorer
+        else:
+            value = self._checked(key, task, await self._reward(task, output, leash=leash))
         if self._outputs is not None:
             _pass_on(self._outputs, key, (output,) if kept is None else None)
         return value
 
-    async def _score(self, key: Key, task: Task, output: Any, leash: Leash) -> float:
-        if is_cut(output):
-            return 0.0  # half an answer earns nothing, and is not shown to the scorer
-        scored = await self._reward(task, output, leash=leash)
+    def _checked(self, key: Key, task: Task, scored: Any) -> float:
         value = check_reward(task, scored)
         if isinstance(scored, Scored) and scored.parts:
             parts: Mapping[str, float] = check_parts(task, scored)

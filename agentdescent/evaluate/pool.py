@@ -192,16 +192,17 @@ class EvaluationPool:
     ) -> None:
         """Fly `flight` and what is queued behind it, until one is called off or others must run."""
         with anyio.CancelScope() as scope, suppress(anyio.WouldBlock):
-            await self._fly(flight, scope)
+            goes_on = await self._fly(flight, scope)
             flown = 1
-            while flown < _BURST and not scope.cancel_called:
-                await self._fly(inbox.receive_nowait(), scope)
+            while goes_on and flown < _BURST:
+                goes_on = await self._fly(inbox.receive_nowait(), scope)
                 flown += 1
 
-    async def _fly(self, flight: "_Flight", scope: anyio.CancelScope) -> None:
+    async def _fly(self, flight: "_Flight", scope: anyio.CancelScope) -> bool:
+        """Measure once; False if that was called off, and `scope` with it."""
         if not flight.waiting:
             self._forget(flight)
-            return
+            return True
         flight.leash = leash = Leash(partial(self._cancel, flight, scope))
         started = anyio.current_time() if self._emit is not None else 0.0
         try:
@@ -217,6 +218,7 @@ class EvaluationPool:
             flight.measure.memo.store(*flight.key, value)
             for item in flight.waiting:
                 item.sweep.receive(flight, item, value)
+        return not leash.overdue
 
     def _tell(self, flight: "_Flight", started: float, value: float | None, error: str) -> None:
         if self._emit is not None:
