@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,7 +88,7 @@ def target(repository: Repository, name: str, what: str = "") -> Oid:
         Damaged: If there is none, or it cannot be read; it is called `what`, or by its name.
     """
     try:
-        found = repository.lookup_reference(name).target
+        found = repository.lookup_reference(sys.intern(name)).target  # see trees
     except (GitError, KeyError) as error:
         raise Damaged(f"{what or name} cannot be read ({error})") from error
     if isinstance(found, str):

@@ -13,7 +13,7 @@ from agentdescent.ledger.packing import FEW_PACKS, MANY_LOOSE, MANY_PACKS, TOO_M
 from agentdescent.ledger.recovery import Recovery
 from agentdescent.ledger.repository import open_repository
 from agentdescent.ledger.store import Store
-from agentdescent.ledger.system import boot_id, replace
+from agentdescent.ledger.system import boot_id, give_back_memory, replace
 from agentdescent.ledger.terms import Terms
 
 _STATE = "agentdescent.state"
@@ -107,6 +107,7 @@ class Session:
             )
         finally:
             self.store.n_loose = 0
+            give_back_memory()
 
     def leave(self) -> None:
         """Sync what has to be, remove the traces of this run, and close everything.

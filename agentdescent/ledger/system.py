@@ -1,8 +1,10 @@
 """What the operating system knows: owners, the disk, time that outlives the process."""
 
+import ctypes
 import os
 import socket
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,6 +51,12 @@ def replace(path: Path, content: bytes) -> None:
     sync(unnamed)
     unnamed.replace(path)
     sync(path.parent)
+
+
+def give_back_memory() -> None:
+    """Let the system have what was freed, for glibc keeps it where much was taken at once."""
+    with suppress(TypeError, AttributeError):  # another C library, or none at all
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def host_name() -> str:

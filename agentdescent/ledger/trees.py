@@ -1,5 +1,10 @@
-"""Files to git trees and back, touching no more than what changed."""
+"""Files to git trees and back, touching no more than what changed.
 
+Whatever pygit2 is to look up is interned: it keeps one more reference to the name every time and
+never lets go of it, so that names made anew would pile up.
+"""
+
+import sys
 from collections.abc import Iterator, Mapping
 
 from pygit2 import Blob, Oid, Repository, Tree, TreeBuilder
@@ -28,7 +33,7 @@ def files(tree: Tree | None) -> dict[str, str]:
 def subtree(tree: Tree, path: str) -> Tree | None:
     """The directory at `path`, or None."""
     try:
-        found = tree[path]
+        found = tree[sys.intern(path)]
     except KeyError:
         return None
     return found if isinstance(found, Tree) else None
@@ -40,7 +45,7 @@ def text(tree: Tree, path: str) -> str:
     Raises:
         LookupError, ValueError: If there is none.
     """
-    found = tree[path]
+    found = tree[sys.intern(path)]
     if not isinstance(found, Blob):
         raise ValueError(f"{path!r} is a directory")  # noqa: TRY004 - wrong content, not a bug
     return found.data.decode()
@@ -72,7 +77,8 @@ def _by_first_name(changes: Changes) -> tuple[dict[str, Oid | Tree | None], dict
     leaves: dict[str, Oid | Tree | None] = {}
     below: dict[str, dict[str, Oid | Tree | None]] = {}
     for path, target in changes.items():
-        name, slash, rest = path.partition("/")
+        first, slash, rest = path.partition("/")
+        name = sys.intern(first)
         if slash:
             below.setdefault(name, {})[rest] = target
         else:

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pygit2
 import pytest
 from hypothesis import given, settings
@@ -71,3 +73,21 @@ def test_submodules_of_a_stranger_are_passed_over(repository):
     builder = repository.TreeBuilder()
     builder.insert("module", "1" * 40, pygit2.enums.FileMode.COMMIT)
     assert trees.files(repository[builder.write()]) == {}
+
+
+def test_names_that_are_looked_up_again_and_again_do_not_pile_up(repository):
+    blob = repository.create_blob(b"x")
+    tree = repository[trees.graft(repository, None, {"state/rule": blob})]
+
+    def look_up():
+        for _ in range(1000):
+            trees.graft(repository, tree, {"/".join(["state", "rule"]): blob})
+            trees.subtree(tree, "/".join(["", "state"]).strip("/"))
+
+    look_up()
+    tracemalloc.start()
+    try:
+        look_up()
+        assert tracemalloc.get_traced_memory()[0] < 20_000
+    finally:
+        tracemalloc.stop()
