@@ -13,7 +13,7 @@ from typing import Any
 
 from agentdescent.core.artifact import EvolvingArtifact
 from agentdescent.core.contracts import takes
-from agentdescent.core.diff import Diff, diffs_contradict, fuse_diffs
+from agentdescent.core.diff import Diff, fuse_diffs
 from agentdescent.core.evidence import EvidenceCard
 from agentdescent.errors import PluginError
 
@@ -52,10 +52,11 @@ def united(head: EvolvingArtifact, members: Sequence[Diff]) -> dict[str, Any] | 
 
 def clash(head: EvolvingArtifact, one: Diff, other: Diff) -> bool:
     """True when both give one key of `head` different values that cannot be joined."""
-    if not diffs_contradict(one, other):
-        return False
-    joins = getattr(head.strategy, "merge_values", None) is not None
-    return not joins or united(head, [one, other]) is None
+    return any(
+        joined(head, key, head.state.get(key), value, other.ops[key]) is None
+        for key, value in one.ops.items()
+        if key in other.ops and value != other.ops[key]
+    )
 
 
 def fused(head: EvolvingArtifact, members: Sequence[Diff]) -> Diff:
