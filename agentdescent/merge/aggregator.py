@@ -252,14 +252,15 @@ class Aggregator:
 
     async def _judge(self, merge: Merge, report: MergeReport) -> MergeReport:
         kept, dropped = await invoke(self._resolve_conflicts, merge.artifact, merge.cards)
-        report = replace(report, conflicts_dropped=dropped)
+        if dropped:
+            report = replace(report, conflicts_dropped=dropped)
         diff, candidate, fused = await invoke(self._tournament, merge.artifact, candidates(kept))
         if diff is None:
             category, reason = MergeOutcome.BELOW_THRESHOLD, "no candidate was chosen"
             return replace(report, category=category, reason=reason)
         report = await self._conclude(merge, report, diff, candidate)
         await tell(merge, candidate)
-        return replace(report, fused=fused and report.accepted is not None)
+        return replace(report, fused=True) if fused and report.accepted is not None else report
 
     async def _conclude(
         self, merge: Merge, report: MergeReport, diff: Diff, candidate: EvolvingArtifact
