@@ -1,6 +1,7 @@
 """Plans: how a round's training tasks are divided among the workers."""
 
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -73,7 +74,7 @@ def validate_plan(
             training task; the message names it.
     """
     listed = _listed(units)
-    known = frozenset(known_ids)
+    known = known_ids if isinstance(known_ids, AbstractSet) else frozenset(known_ids)
     for unit in listed:
         _check_unit(unit, n_workers, known)
     working = sorted((unit for unit in listed if unit.keys), key=lambda unit: unit.worker)
@@ -103,7 +104,7 @@ def _listed(units: Any) -> list[Any]:
         ) from None
 
 
-def _check_unit(unit: object, n_workers: int, known: frozenset[str]) -> None:
+def _check_unit(unit: object, n_workers: int, known: AbstractSet[str]) -> None:
     if not isinstance(unit, WorkUnit):
         raise ValueError(f"plan must return WorkUnit objects, got {type(unit).__name__} {unit!r}")  # noqa: TRY004 - one error for every flaw of a plan
     if unit.worker not in range(n_workers):
