@@ -138,7 +138,9 @@ class Durations:
         if n_seen < _ENOUGH:
             return False
         p90 = self._sorted[(9 * n_seen) // 10]
-        return self._rule.should_checkpoint(seconds, max(p90, self.predict(task), self._floor))
+        if not self._rule.should_checkpoint(seconds, max(p90, self._floor)):
+            return False
+        return self._rule.should_checkpoint(seconds, self.predict(task))
 
 
 def _refuse_nobody(n: int) -> None:

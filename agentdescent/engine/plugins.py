@@ -27,7 +27,7 @@ def ask(role: str, method: Callable[..., Any], *args: object) -> Any:
 async def consult(role: str, method: Callable[..., Any], *args: object) -> Any:
     """As `ask`, for a method that may be `def` or `async def`."""
     value = ask(role, method, *args)
-    if not isawaitable(value):
+    if value is None or not isawaitable(value):
         return value
     try:
         return await awaited(value)

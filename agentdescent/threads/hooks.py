@@ -78,7 +78,7 @@ async def invoke(method: Callable[..., Any], *args: object) -> Any:
     Raises:
         BackendError: As `awaited`.
     """
-    if is_async(method) or getattr(method, "serves_both", False):
+    if getattr(method, "serves_both", False) or is_async(method):
         return await awaited(method(*args))
     value = await _in_hook_thread(method, *args)
     return await awaited(value) if isawaitable(value) else value
