@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from agentdescent.core.artifact import EvolvingArtifact
@@ -12,35 +13,45 @@ from agentdescent.merge.candidates import signature
 from agentdescent.merge.record import Merge
 from agentdescent.merge.together import together
 
+MOST_KNOWN = 256
+"""So many of the newest refusals are remembered of each artifact."""
+
 
 class TurnedDown:
-    """The edits that the gate has turned down on the present version of each artifact."""
+    """The edits that the gate has turned down lately, on the present version of each artifact."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, list[str]]] = {}
+        self._known: dict[str, tuple[int, dict[str, None]]] = {}
 
     def note(self, merge: Merge, diff: Diff) -> None:
         """Remember that the gate has turned down `diff`."""
-        names, name = self._names(merge), signature(diff)
-        if name not in names:
-            names = [*names, name]
+        names = self._names(merge)
+        names[_digest(diff)] = None
+        if len(names) > MOST_KNOWN:
+            del names[next(iter(names))]
         self._known[merge.artifact.id] = merge.artifact.version, names
 
     def has(self, merge: Merge, diff: Diff) -> bool:
         """True if an earlier merge has turned down `diff` on the same version."""
-        return signature(diff) in self._names(merge)
+        return _digest(diff) in self._names(merge)
 
     def dump(self) -> dict[str, Any]:
         """The version and the edits of each artifact, as JSON values."""
-        return {name: [version, names] for name, (version, names) in self._known.items()}
+        return {name: [version, list(names)] for name, (version, names) in self._known.items()}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from what `dump` gave."""
-        self._known = {name: (version, names) for name, (version, names) in saved.items()}
+        self._known = {
+            name: (version, dict.fromkeys(names)) for name, (version, names) in saved.items()
+        }
 
-    def _names(self, merge: Merge) -> list[str]:
-        version, names = self._known.get(merge.artifact.id, (0, []))
-        return names if version == merge.artifact.version else []
+    def _names(self, merge: Merge) -> dict[str, None]:
+        version, names = self._known.get(merge.artifact.id, (0, {}))
+        return names if version == merge.artifact.version else {}
+
+
+def _digest(diff: Diff) -> str:
+    return blake2b(signature(diff).encode(), digest_size=16).hexdigest()
 
 
 async def look_again(merge: Merge, candidate: EvolvingArtifact, verdict: Verdict) -> Verdict:

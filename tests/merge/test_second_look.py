@@ -8,7 +8,7 @@ import pytest
 from agentdescent import Task, async_evolve
 from agentdescent.core.diff import Diff
 from agentdescent.ledger import MemoryLedger
-from agentdescent.merge.second_look import TurnedDown
+from agentdescent.merge.second_look import MOST_KNOWN, TurnedDown
 from agentdescent.policy.bundle import AcceptDecision, Policies
 from support.merging import make_bench
 
@@ -108,6 +108,17 @@ def test_what_was_turned_down_is_known_on_the_same_version_alone():
     assert turned_down.has(at.merge(), diff)
     assert not turned_down.has(at.merge(), Diff("w", "skill", {"a": "off"}))
     assert not turned_down.has(later, diff)
+
+
+def test_only_the_newest_refusals_are_remembered():
+    at = make_bench(lambda state, task: 0.0)
+    turned_down = TurnedDown()
+    diffs = [Diff("w", "skill", {"a": str(i)}) for i in range(MOST_KNOWN + 1)]
+    for diff in diffs:
+        turned_down.note(at.merge(), diff)
+
+    assert [turned_down.has(at.merge(), diff) for diff in diffs[:2]] == [False, True]
+    assert turned_down.has(at.merge(), diffs[-1])
 
 
 def test_what_was_turned_down_outlives_the_process():
