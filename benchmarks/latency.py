@@ -185,10 +185,12 @@ def in_a_process(*args: object) -> Measurement:
 
 
 def measure(quick: bool) -> Iterable[Row]:
-    crews = (16,) if quick else (1, 4, 16, 64, 256, 1024)
+    crews = (16,) if quick else (1, 16, 64, 256, 1024)
     per_worker, turns = (10, 1) if quick else (100, 5)
     for workload in WORKLOADS[:2] if quick else WORKLOADS:
         for schedule in SCHEDULES:
+            if (workload, schedule) == ("heavy tail", "rounds"):
+                continue  # a round lasts as long as its slowest rollout, whoever runs it
             alone: Measurement | None = None
             for n_workers in crews:
                 runs = _turns(workload, schedule, n_workers, per_worker, turns)
