@@ -97,6 +97,7 @@ class EvaluationPool:
         self._hired = 0
         self._flights: dict[tuple[Measure, Key], _Flight] = {}
         self._outbox: MemoryObjectSendStream[_Flight] | None = None
+        self._known: tuple[str, Sequence[Task], tuple[float, ...] | None] | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Self]:
@@ -138,10 +139,12 @@ class EvaluationPool:
 
     def known(self, rendered: str, tasks: Sequence[Task]) -> tuple[float, ...] | None:
         """The same from memory alone; None unless every value is there."""
-        page = self.memo.page(rendered)
-        values = [page.value(self.memo.task_key(task), self.repeats) for task in tasks]
-        found = tuple(value for value in values if value is not None)
-        return found if len(found) == len(values) else None
+        if self._known is None or self._known[0] != rendered or self._known[1] is not tasks:
+            page = self.memo.page(rendered)
+            values = [page.value(self.memo.task_key(task), self.repeats) for task in tasks]
+            found = tuple(value for value in values if value is not None)
+            self._known = rendered, tasks, found if len(found) == len(values) else None
+        return self._known[2]
 
     def join(self, measure: Measure, key: Key, rendered: str, item: "_Item") -> "_Flight":
         """Let `item` wait for one measurement, started unless it is under way."""
@@ -216,6 +219,7 @@ class EvaluationPool:
             self._forget(flight)
             self._tell(flight, started, value, "")
             flight.measure.memo.store(*flight.key, value)
+            self._known = None
             for item in flight.waiting:
                 item.sweep.receive(flight, item, value)
         return not leash.overdue
@@ -309,7 +313,7 @@ class Sweep:
         for index, task, key in unknown:
             repeats = range(pool.repeats, 2 * pool.repeats) if second else range(pool.repeats)
             repeats = page.reserve(key, pool.repeats, fresh) if fresh else repeats
-            drawn = page.drawn(key, repeats)
+            drawn = page.drawn(key, repeats) if len(repeats) > 1 else {}  # a single one is unknown
             missing = [repeat for repeat in repeats if repeat not in drawn]
             pool.cache_hits += len(drawn)
             item = _Item(self, index, task, list(drawn.values()), len(missing))
