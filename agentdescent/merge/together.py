@@ -26,6 +26,7 @@ async def together(function: Callable[[S], Awaitable[T]], items: Iterable[S]) ->
 
     with ungrouped():
         async with anyio.create_task_group() as group:
-            for index, item in enumerate(listed):
+            for index, item in enumerate(listed[1:], 1):
                 group.start_soon(one, index, item)
+            await one(0, listed[0])  # begins before them, in this task
     return [results[index] for index in range(len(listed))]
