@@ -244,7 +244,10 @@ def follow(
 async def _seated(seat: _Seat, awaitable: Awaitable[T]) -> T:
     token = _seat.set(seat)
     try:
-        return await awaited(awaitable)
+        return await awaitable
+    except asyncio.CancelledError as error:
+        _refuse_unasked(awaitable, error)
+        raise
     finally:
         _seat.reset(token)
 
@@ -271,14 +274,15 @@ async def awaited(awaitable: Awaitable[T]) -> T:
     try:
         return await awaitable
     except asyncio.CancelledError as error:
-        if _is_called_off():
-            raise
-        raise _from_within(awaitable, error) from error
+        _refuse_unasked(awaitable, error)
+        raise
 
 
-def _is_called_off() -> bool:
+def _refuse_unasked(source: object, error: asyncio.CancelledError) -> None:
+    """Raise a BackendError if nobody has asked for this cancellation."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    if task is None or not task.cancelling():
+        raise _from_within(source, error) from error
 
 
 def now() -> float:
