@@ -22,6 +22,8 @@ LONGEST_WAIT_S = 30.0
 JITTER = 0.25
 """A wait is longer by at most this share of it, or of a second; never shorter than asked for."""
 
+UNAUTHORIZED = 401
+
 NEWER_LIMIT_KEY = "max_completion_tokens"
 """How some servers call `max_tokens`, which they then refuse."""
 
@@ -175,6 +177,8 @@ class Call:
         line, question = self._line, self._question
         asked = anyio.current_time()
         async with line.limiter.turn(current_stage()):
+            if line.limiter.refusal is not None:
+                return line.limiter.refusal
             run = current_run()
             admitted = run and await run.admit(
                 provider=line.dialect.provider,
@@ -196,12 +200,19 @@ class Call:
             self._note(error)
             raise
         self._note(result)
-        window = self._line.limiter.window
-        if isinstance(result, Draft):
-            window.succeed(self._seconds)
-        elif result.is_throttling:
-            window.refuse(self._began, anyio.current_time())
+        self._learn(result)
         return _unless_empty(result)
+
+    def _learn(self, result: Draft | Failure) -> None:
+        """A key that is refused before it was ever good is not sent again by the same run."""
+        limiter = self._line.limiter
+        if isinstance(result, Draft):
+            limiter.has_served = True
+            limiter.window.succeed(self._seconds)
+        elif result.is_throttling:
+            limiter.window.refuse(self._began, anyio.current_time())
+        elif result.status == UNAUTHORIZED and not limiter.has_served and current_run() is not None:
+            limiter.refusal = result
 
     def _heard(self) -> None:
         if self._first_token is None:

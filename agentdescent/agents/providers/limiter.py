@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from agentdescent.agents.providers.failures import Failure
 from agentdescent.calls import Stage
 
 FIRST_LIMIT = 32
@@ -57,9 +58,13 @@ class EndpointLimiter:
     Attributes:
         window: How many turns there are.
         under_way: How many are taken.
+        has_served: Some reply was good, so that the key is.
+        refusal: How the key was refused, where nothing else has ever come back.
     """
 
     def __init__(self) -> None:
+        self.has_served: bool = False
+        self.refusal: Failure | None = None
         self.window: Window = Window()
         self.under_way: int = 0
         self._queues: dict[Stage, deque[anyio.Event]] = {stage: deque() for stage in Stage}

@@ -64,6 +64,41 @@ def test_scripts_need_no_loop(complete):
     assert [bool(complete.sync("x")), bool(complete.sync("y"))] == [True, True]
 
 
+@flavours
+@pytest.mark.asyncio
+async def test_a_run_sends_a_key_that_was_refused_no_second_time(flavour):
+    async with serving(refuses(401)) as server, InRun():
+        complete = flavour.complete(server)
+        for attempts in (1, 0, 0):
+            with pytest.raises(ProviderAuthError) as caught:
+                await complete("x")
+            assert (caught.value.status, caught.value.attempts) == (401, attempts)
+
+        with pytest.raises(ProviderAuthError):
+            await flavour.complete(server, api_key="sk-another-one")("x")
+        assert len(server.requests) == 2
+
+
+@pytest.mark.asyncio
+async def test_a_key_that_was_good_once_is_sent_again():
+    acts = [says(OPENAI.reply()), refuses(401), says(OPENAI.reply("better"))]
+    async with serving(*acts) as server, InRun():
+        complete = OPENAI.complete(server)
+        await complete("x")
+        with pytest.raises(ProviderAuthError):
+            await complete("x")
+        assert await complete("x") == "better"
+
+
+@pytest.mark.asyncio
+async def test_outside_of_runs_a_key_may_become_good():
+    acts = [refuses(401), says(OPENAI.reply())]
+    async with serving(*acts) as server, OPENAI.complete(server) as complete:
+        with pytest.raises(ProviderAuthError):
+            await complete("x")
+        assert await complete("x") == "fine"
+
+
 @pytest.mark.asyncio
 async def test_sync_on_a_loop_is_refused(complete):
     with pytest.raises(RunningLoopError, match=r"use `await complete\(prompt\)`"):
