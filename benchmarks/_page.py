@@ -55,8 +55,18 @@ SECTIONS = {
             Plot("power", ["true gain", "version"], "bar"),
         ],
     ),
+    "promptness": Section(
+        "Promptness",
+        notes="A run is left by cancelling its task while all its workers are in a rollout. Of a "
+        "wrong key, time counts from the server's first answer; of a missing one, from the start. "
+        "The evaluation of the seed is under way when the first answer comes: its requests are "
+        "the ones of a wrong key.",
+    ),
     "scale": Section(
-        "Scale", [Plot("time grows", ["run"], "bar"), Plot("memory grows", ["run"], "bar")]
+        "Scale",
+        [Plot("time grows", ["run"], "bar"), Plot("memory grows", ["run"], "bar")],
+        "`bare` is what pygit2 alone takes to commit the trees of the same tenth: their ids "
+        "compress less and less as keys come to differ. `time grows` counts it all the same.",
     ),
     "control": Section(
         "Merging, forks and one worker",

@@ -48,3 +48,7 @@ def test_every_round_of_many_keys_commits(scale):
 
 def test_stale_cards_are_all_dropped(scale):
     assert scale.stale(20).last_ms > 0
+
+
+def test_the_bare_commit_is_timed_for_trees_of_each_tenth(scale):
+    assert all(ms > 0 for ms in scale.bare_commits(100, 1_000, turns=2))

@@ -77,12 +77,13 @@ def test_submodules_of_a_stranger_are_passed_over(repository):
 
 def test_names_that_are_looked_up_again_and_again_do_not_pile_up(repository):
     blob = repository.create_blob(b"x")
-    tree = repository[trees.graft(repository, None, {"state/rule": blob})]
+    names = ["state", "rule"]
+    tree = repository[trees.graft(repository, None, {"/".join(names): blob})]
 
     def look_up():
         for _ in range(1000):
-            trees.graft(repository, tree, {"/".join(["state", "rule"]): blob})
-            trees.subtree(tree, "/".join(["", "state"]).strip("/"))
+            trees.graft(repository, tree, {"/".join(names): blob})
+            trees.subtree(tree, "/".join(names[:1]))
 
     look_up()
     tracemalloc.start()
