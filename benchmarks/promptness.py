@@ -22,7 +22,7 @@ from agentdescent.ledger import MemoryLedger
 from agentdescent.usage import Usage
 
 CLAIM = "8 workers: control is back soon after a run is left, and no request is wasted"
-WORKERS, TASKS = 8, 40
+WORKERS, TASKS, HELD_OUT = 8, 40, 16
 FOREVER_S = 3_600.0
 SHIELDED_S = 1.0
 HOSTILE_BAR, LEAVING_BAR, WRONG_KEY_BAR = 2.0, 1.0, 0.1
@@ -112,6 +112,7 @@ async def evolved(world: World, run: Run, *, asynchronous: bool) -> EvolutionRes
         world.reward,
         run=run,
         propose=world.propose,
+        held_out_frac=HELD_OUT / TASKS,
         n_workers=WORKERS,
         asynchronous=asynchronous,
         ledger=MemoryLedger(),
@@ -286,7 +287,7 @@ def measure(quick: bool) -> Iterable[Row]:
                 "bar": bar,
                 "reached": max(seconds) <= bar,
             }
-    for kind, key, requests in (("wrong", "wrong", 1), ("missing", None, 0)):
+    for kind, key, requests in (("wrong", "wrong", HELD_OUT), ("missing", None, 0)):
         for schedule, asynchronous in SCHEDULES.items():
             ends = [asyncio.run(refused(key, asynchronous=asynchronous)) for _ in range(turns)]
             late, asked = max(end.seconds for end in ends), max(end.requests for end in ends)

@@ -5,7 +5,7 @@ from typing import Any
 
 from agentdescent.engine.alerts import Alerts
 from agentdescent.engine.messages import REFLECTION, Report, Step
-from agentdescent.errors import describe, raised_at
+from agentdescent.errors import ProviderAuthError, describe, raised_at
 
 BACKOFF_BASE_S = 0.25
 BACKOFF_MAX_S = 5.0
@@ -15,7 +15,8 @@ class Health:
     """Judges failures of the backend.
 
     Before the first success in the whole run, failures mean a wrong key or a dead endpoint: give up
-    after `max_errors` in a row. After it they mean a transient: back off and go on.
+    after `max_errors` in a row, and at once if a provider refuses the key. After it they mean a
+    transient: back off and go on.
 
     Attributes:
         ever_succeeded: Some rollout has been measured.
@@ -64,15 +65,20 @@ class Health:
     def close_round(self, *, failed: int, succeeded: int) -> None:
         """Judge a round: it is dead when some rollout failed and none succeeded."""
         self._dead_rounds = self._dead_rounds + 1 if failed and not succeeded else 0
-        if not self.ever_succeeded and self._dead_rounds >= self._max_errors:
+        if self._is_hopeless(self._dead_rounds):
             self.dead = True
 
     def backoff(self, worker: int) -> float | None:
         """Seconds `worker` should wait before its next rollout; None when it should give up."""
         failures = self._in_a_row.get(worker, 0)
-        if failures >= self._max_errors and not self.ever_succeeded:
+        if self._is_hopeless(failures):
             return None
         return doubled(BACKOFF_BASE_S, failures, BACKOFF_MAX_S) if failures else 0.0
+
+    def _is_hopeless(self, failures: int) -> bool:
+        """True if nothing has ever worked, and after so many failures nothing will."""
+        enough = 1 if isinstance(self.first_error, ProviderAuthError) else self._max_errors
+        return failures >= enough and not self.ever_succeeded
 
     def dump(self) -> dict[str, Any]:
         """Whether the backend has worked, as JSON values."""

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentdescent import Aggregator, async_evolve
-from agentdescent.errors import GitError
+from agentdescent.errors import GitError, ProviderAuthError
 from agentdescent.ledger import MemoryLedger
 from support.toy import HiddenRules, final_rules
 
@@ -87,6 +87,27 @@ async def test_a_dead_backend_ends_soon_and_its_first_error_is_reported(
     assert result.initial_reward is None
     assert looptime < (1 if schedule == "rounds" else 3)
     assert result.retired_workers == (0 if schedule == "rounds" else 4)
+
+
+class Locked(HiddenRules):
+    """Asks a provider that refuses the key."""
+
+    async def run(self, rendered, task):
+        await super().run(rendered, task)
+        raise ProviderAuthError("no such key", endpoint="https://api.example", model="m")
+
+
+@pytest.mark.asyncio
+@pytest.mark.looptime(start=0)
+async def test_a_refused_key_is_not_tried_again(evolve_under, looptime):
+    world = Locked()
+
+    with pytest.warns(RuntimeWarning, match="stopped early after 0 round"):
+        result = await evolve_under(**world.parts, rounds=30)
+
+    assert result.error.startswith("ProviderAuthError")
+    assert looptime == 0
+    assert world.count("run") <= len(world.parts["tasks"])
 
 
 @pytest.mark.asyncio
