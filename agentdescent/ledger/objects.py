@@ -16,7 +16,7 @@ from pygit2 import Odb, Oid
 
 from agentdescent.ledger.failures import Damaged, probe
 
-_FANS = [f"{number:02x}" for number in range(256)]
+_FANS = frozenset(f"{number:02x}" for number in range(256))
 _OWN_NAME = 38
 _TREE = b"40000"
 _PARENT = re.compile(rb"^parent ([0-9a-f]{40})$", re.MULTILINE)
@@ -34,11 +34,10 @@ class Objects:
 
     def loose(self) -> Iterator[str]:
         """Every loose object, intact or not."""
-        for fan in _FANS:
-            with suppress(FileNotFoundError):
-                for name in os.listdir(self._loose / fan):  # noqa: PTH208 - no path is needed
-                    if len(name) == _OWN_NAME:
-                        yield fan + name
+        for fan in sorted(_FANS.intersection(_names_in(self._loose))):
+            for name in _names_in(self._loose / fan):
+                if len(name) == _OWN_NAME:
+                    yield fan + name
 
     def damaged(self) -> list[str]:
         """Every loose object that is not what its name says."""
@@ -134,6 +133,12 @@ class Objects:
                 raise OSError(code, os.strerror(code)) from None
             raise Damaged(f"object {oid} is missing") from None
         return kind.name.lower(), content
+
+
+def _names_in(directory: Path) -> list[str]:
+    with suppress(FileNotFoundError):
+        return os.listdir(directory)  # noqa: PTH208 - no path is needed
+    return []
 
 
 def first_parent(commit: bytes) -> str | None:
